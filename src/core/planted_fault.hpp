@@ -1,0 +1,22 @@
+// Deliberate defects for testing the tests: a build with -DFLASHMLA_PLANTED_FAULT=<n> must turn the suite red.
+// Every backend honours each of them at the place where the mistake would be made; 0, the default, compiles to nothing.
+#pragma once
+
+#ifndef FLASHMLA_PLANTED_FAULT
+#define FLASHMLA_PLANTED_FAULT 0
+#endif
+
+namespace flashmla::core {
+
+enum class PlantedFault {
+    kNone = 0,
+    kRescaleSkipped = 1,    // the accumulator is not rescaled when the running maximum rises
+    kMaskOffByOne = 2,      // the causal mask lets each row see one key too many
+    kSplitMergedTwice = 3,  // the merge counts the first split of a row twice
+    kTailNotMasked = 4,     // keys past the length in the last tile take part
+    kWrongPageStride = 5,   // pages are assumed to be packed, whatever the page stride says
+};
+
+constexpr bool planted(PlantedFault fault) { return FLASHMLA_PLANTED_FAULT == static_cast<int>(fault); }
+
+}  // namespace flashmla::core

@@ -1,0 +1,145 @@
+// The split schedule: ragged requests laid end to end on one line and cut into equal shares, one a worker.
+//
+// A *unit* is what one worker advances at a time: a (request, KV head, group of row tiles). On the line a unit with n key
+// tiles takes `visit_cost + n` places: the visit (query load, epilogue) is paid in key tiles. Worker w owns the places
+// [position(w), position(w + 1)), which a monotone map turns into cuts (request, unit, key tile); so every (row tile, key
+// tile) is covered exactly once and the pieces of a unit are contiguous and ordered, whatever the costs are.
+//
+// Balance: with T = ceil((L - visit_cost) / P) for a line of length L and P workers, no worker costs more than T + visit_cost
+// (a worker that starts inside a unit pays one visit more than its places), and no schedule costs less than L / P.
+//
+// Everything here is a pure function of lengths, usable on both sides: the host planner walks the line serially, a kernel's
+// prologue finds its own two cuts with a parallel prefix sum over `request_cost`. Nothing else may decide who does what.
+#pragma once
+
+#include <cstdint>
+
+#include "core/causal.hpp"
+#include "core/host_device.hpp"
+#include "core/row_tiling.hpp"
+
+namespace flashmla::plan {
+
+inline constexpr int kKeyTile = 64;          // tokens
+inline constexpr int kInvariantChunk = 32;   // key tiles a split in batch-invariant mode (2,048 tokens)
+
+struct WorkShape {
+    core::RowTiling rows;
+    int b = 0;
+    int h_kv = 1;
+    int row_tiles_per_unit = 1;
+    int visit_cost = 2;     // key tiles
+    int chunk_tiles = 0;    // > 0: batch-invariant, cuts only at multiples of this many key tiles
+    bool causal = false;
+
+    FLASHMLA_HD int groups() const { return core::ceil_div(rows.tiles, row_tiles_per_unit); }  // units a KV head
+    FLASHMLA_HD int units() const { return groups() * h_kv; }                                  // units a request
+    FLASHMLA_HD int kv_head(int unit) const { return unit / groups(); }
+    FLASHMLA_HD int first_row_tile(int unit) const { return (unit % groups()) * row_tiles_per_unit; }
+};
+
+// Key tiles that any row of the unit's group sees; every row tile of the group runs over all of them.
+FLASHMLA_HD int unit_key_tiles(const WorkShape& w, int len, int unit) {
+    const int last_tile = core::min_of(w.first_row_tile(unit) + w.row_tiles_per_unit, w.rows.tiles) - 1;
+    const int keys = core::visible_keys(len, w.rows.s_q, w.rows.end_token(last_tile) - 1, w.causal);
+    return core::ceil_div(keys, kKeyTile);
+}
+
+// Places on the line that a request takes.
+FLASHMLA_HD std::int64_t request_cost(const WorkShape& w, int len) {
+    if (!w.causal || w.rows.s_q == 1) {
+        return static_cast<std::int64_t>(w.units()) * (w.visit_cost + core::ceil_div(len, kKeyTile));
+    }
+    std::int64_t cost = 0;
+    for (int group = 0; group < w.groups(); ++group) cost += w.visit_cost + unit_key_tiles(w, len, group);
+    return cost * w.h_kv;
+}
+
+// A worker's share in places of the line. At least 1, so that positions increase strictly.
+FLASHMLA_HD std::int64_t worker_share(const WorkShape& w, std::int64_t line_length, int workers) {
+    return core::max_of<std::int64_t>(1, core::ceil_div<std::int64_t>(line_length - w.visit_cost, workers));
+}
+
+// Where worker w starts. The first one also owns the first visit, so that equal shares of one request are equal in key tiles.
+FLASHMLA_HD std::int64_t worker_position(const WorkShape& w, std::int64_t share, int worker) {
+    return worker == 0 ? 0 : w.visit_cost + share * worker;
+}
+
+// A point between key tiles. Ordered lexicographically; tile > 0 means strictly inside the unit.
+struct Cut {
+    int request = 0;
+    int unit = 0;
+    int tile = 0;
+};
+
+FLASHMLA_HD bool before(const Cut& a, const Cut& b) {
+    if (a.request != b.request) return a.request < b.request;
+    if (a.unit != b.unit) return a.unit < b.unit;
+    return a.tile < b.tile;
+}
+
+// The cut at `offset` places into a request, 0 <= offset < request_cost.
+FLASHMLA_HD Cut cut_in_request(const WorkShape& w, int len, int request, std::int64_t offset) {
+    int unit = 0;
+    int tiles = 0;
+    if (!w.causal || w.rows.s_q == 1) {
+        tiles = core::ceil_div(len, kKeyTile);
+        const std::int64_t unit_cost = w.visit_cost + tiles;
+        unit = static_cast<int>(offset / unit_cost);
+        offset -= unit * unit_cost;
+    } else {
+        tiles = unit_key_tiles(w, len, unit);
+        while (offset >= w.visit_cost + tiles) {
+            offset -= w.visit_cost + tiles;
+            tiles = unit_key_tiles(w, len, ++unit);
+        }
+    }
+    int tile = static_cast<int>(core::max_of<std::int64_t>(0, offset - w.visit_cost));
+    if (w.chunk_tiles > 0) tile -= tile % w.chunk_tiles;
+    return {request, unit, tile};
+}
+
+// A contiguous run of key tiles of one unit: what a worker does between two visits.
+struct Piece {
+    int request = 0;
+    int unit = 0;
+    int tile_begin = 0;
+    int tile_end = 0;  // half-open; begin == end only for a unit that sees no key
+    int slot = -1;     // partial-result slot, or -1 when the piece is the whole unit and is written straight to out
+};
+
+// Slots of the balanced schedule: a worker leaves at most two partial pieces, one entered by it, one left to its successor.
+FLASHMLA_HD int entered_slot(int worker) { return 2 * worker; }
+FLASHMLA_HD int left_slot(int worker) { return 2 * worker + 1; }
+
+// Slots of the batch-invariant schedule: chunk c of a unit, for tables that allow `max_chunks` chunks a unit.
+FLASHMLA_HD int chunk_slot(const WorkShape& w, int request, int unit, int chunk, int max_chunks) {
+    return (request * w.units() + unit) * max_chunks + chunk;
+}
+
+// The piece that starts at `at` for the worker that owns [.., end); `at` must lie before `end`.
+FLASHMLA_HD Piece piece_at(const WorkShape& w, const Cut& at, const Cut& end, int len, int worker, int max_chunks) {
+    const int tiles = unit_key_tiles(w, len, at.unit);
+    Piece piece{at.request, at.unit, at.tile, tiles, -1};
+    if (end.request == at.request && end.unit == at.unit) piece.tile_end = end.tile;
+    if (w.chunk_tiles > 0) {
+        piece.tile_end = core::min_of(piece.tile_end, at.tile + w.chunk_tiles);
+        if (tiles > w.chunk_tiles) {
+            piece.slot = chunk_slot(w, at.request, at.unit, at.tile / w.chunk_tiles, max_chunks);
+        }
+    } else if (piece.tile_begin > 0) {
+        piece.slot = entered_slot(worker);
+    } else if (piece.tile_end < tiles) {
+        piece.slot = left_slot(worker);
+    }
+    return piece;
+}
+
+// The cut right after a piece: inside the unit, or the start of the next unit.
+FLASHMLA_HD Cut cut_after(const WorkShape& w, const Piece& piece, int len) {
+    if (piece.tile_end < unit_key_tiles(w, len, piece.unit)) return {piece.request, piece.unit, piece.tile_end};
+    if (piece.unit + 1 < w.units()) return {piece.request, piece.unit + 1, 0};
+    return {piece.request + 1, 0, 0};
+}
+
+}  // namespace flashmla::plan
