@@ -1,0 +1,6 @@
+# Compiler cache when there is one; -DCMAKE_CXX_COMPILER_LAUNCHER=... overrides.
+find_program(FLASHMLA_CCACHE ccache)
+mark_as_advanced(FLASHMLA_CCACHE)
+if(FLASHMLA_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${FLASHMLA_CCACHE})
+endif()

@@ -1,0 +1,8 @@
+if(PROJECT_IS_TOP_LEVEL)
+  message(STATUS "flashmla ${PROJECT_VERSION}: CPU paths ${FLASHMLA_FACT_CPU_PATHS}")
+  if(FLASHMLA_WITH_CUDA)
+    message(STATUS "flashmla CUDA ${CUDAToolkit_VERSION}, sm_90a, CUTLASS in ${FLASHMLA_CUTLASS_INCLUDE}")
+  else()
+    message(STATUS "flashmla left out: the CUDA kernels (${FLASHMLA_CUDA_LEFT_OUT})")
+  endif()
+endif()
