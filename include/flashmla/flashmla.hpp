@@ -2,6 +2,7 @@
 #pragma once
 
 #include "flashmla/build_info.hpp"
+#include "flashmla/catalog.hpp"
 #include "flashmla/decode.hpp"
 #include "flashmla/device.hpp"
 #include "flashmla/plan.hpp"

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "flashmla/catalog.hpp"
 #include "flashmla/device.hpp"
 #include "flashmla/status.hpp"
 #include "flashmla/types.hpp"
@@ -23,6 +24,7 @@ struct DecodeShape {
     std::int64_t max_pages = 0;   // block_table's width
     DType dtype = DType::kBFloat16;  // of q, the cache and out
     bool causal = false;
+    friend bool operator==(const DecodeShape&, const DecodeShape&) = default;
 };
 
 struct PlanOptions {
@@ -33,8 +35,6 @@ struct PlanOptions {
     // Workers (CTA clusters on a GPU, threads on a CPU); 0 = all the device has. On the CPU it never changes the bits.
     int num_workers = 0;
 };
-
-enum class KernelId : std::uint8_t { kCpuDecodeDense, kSm90DecodeDense };
 
 // Why a kernel of the catalogue was or was not taken.
 struct KernelVerdict {

@@ -39,8 +39,8 @@ inline CpuIsa detect_cpu_isa() {
     return CpuIsa::kPortable;
 }
 
-// The path to take: FLASHMLA_CPU_ISA when set, else the widest. Asking for one that this machine lacks is an error, so that a
-// test which forces a path never passes on another one.
+// The path to take: FLASHMLA_CPU_ISA when set, else the widest. Asking for one that this machine lacks is an error, so
+// that a test which forces a path never passes on another one.
 inline Result<CpuIsa> selected_cpu_isa() {
     const CpuIsa widest = detect_cpu_isa();
     const char* wanted = std::getenv("FLASHMLA_CPU_ISA");
@@ -48,7 +48,8 @@ inline Result<CpuIsa> selected_cpu_isa() {
     for (CpuIsa isa : kAllCpuIsas) {
         if (std::string_view(wanted) != name(isa)) continue;
         if (isa <= widest) return isa;
-        return unsupported(std::string("FLASHMLA_CPU_ISA: got ") + wanted + ", but this CPU runs at most " + name(widest));
+        return unsupported(std::string("FLASHMLA_CPU_ISA: got ") + wanted + ", but this CPU runs at most " +
+                           name(widest));
     }
     return invalid_argument(std::string("FLASHMLA_CPU_ISA: got '") + wanted +
                             "', wanted avx512_bf16, avx512, avx2 or portable");

@@ -36,8 +36,13 @@ struct DecodeCall {
     StreamHandle stream = nullptr;
 };
 
-// Length of request i from either form, held to [0, capacity], where capacity = max_pages * page_size is what the block table
-// can address: lengths that live in device memory cannot be checked before launch, and must never cause a wild read.
+// Keys that one row of the block table can address, held to what a length (int32) can say.
+inline int key_capacity(const DecodeShape& shape) {
+    constexpr std::int64_t kMaxLength = 2147483647;  // max_pages and page_size are at most this, so the product fits
+    return static_cast<int>(min_of(shape.max_pages * shape.page_size, kMaxLength));
+}
+
+// Length of request i from either form, held to [0, capacity], where capacity is key_capacity(shape): lengths that live in device memory cannot be checked before launch, and must never cause a wild read.
 FLASHMLA_HD int request_length(const std::int32_t* lengths, bool cumulative, int capacity, int i) {
     const int len = cumulative ? lengths[i + 1] - lengths[i] : lengths[i];
     return min_of(max_of(len, 0), capacity);

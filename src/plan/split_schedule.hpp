@@ -38,17 +38,22 @@ struct WorkShape {
     FLASHMLA_HD int first_row_tile(int unit) const { return (unit % groups()) * row_tiles_per_unit; }
 };
 
+// Tiles that `keys` >= 0 keys fill; unsigned, so that lengths up to 2^31 - 1 do not overflow.
+FLASHMLA_HD int key_tiles(int keys) {
+    return static_cast<int>((static_cast<unsigned>(keys) + (kKeyTile - 1)) / kKeyTile);
+}
+
 // Key tiles that any row of the unit's group sees; every row tile of the group runs over all of them.
 FLASHMLA_HD int unit_key_tiles(const WorkShape& w, int len, int unit) {
     const int last_tile = core::min_of(w.first_row_tile(unit) + w.row_tiles_per_unit, w.rows.tiles) - 1;
     const int keys = core::visible_keys(len, w.rows.s_q, w.rows.end_token(last_tile) - 1, w.causal);
-    return core::ceil_div(keys, kKeyTile);
+    return key_tiles(keys);
 }
 
 // Places on the line that a request takes.
 FLASHMLA_HD std::int64_t request_cost(const WorkShape& w, int len) {
     if (!w.causal || w.rows.s_q == 1) {
-        return static_cast<std::int64_t>(w.units()) * (w.visit_cost + core::ceil_div(len, kKeyTile));
+        return static_cast<std::int64_t>(w.units()) * (w.visit_cost + key_tiles(len));
     }
     std::int64_t cost = 0;
     for (int group = 0; group < w.groups(); ++group) cost += w.visit_cost + unit_key_tiles(w, len, group);
@@ -83,7 +88,7 @@ FLASHMLA_HD Cut cut_in_request(const WorkShape& w, int len, int request, std::in
     int unit = 0;
     int tiles = 0;
     if (!w.causal || w.rows.s_q == 1) {
-        tiles = core::ceil_div(len, kKeyTile);
+        tiles = key_tiles(len);
         const std::int64_t unit_cost = w.visit_cost + tiles;
         unit = static_cast<int>(offset / unit_cost);
         offset -= unit * unit_cost;

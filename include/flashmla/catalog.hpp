@@ -1,0 +1,37 @@
+// The kernels this library has, as data: what each one takes and where it runs. The planner chooses from this list.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "flashmla/types.hpp"
+
+namespace flashmla {
+
+enum class KernelId : std::uint8_t { kCpuDecodeDense, kSm90DecodeDense };
+
+struct HeadDims {
+    int d_qk = 0;
+    int d_v = 0;
+    friend bool operator==(const HeadDims&, const HeadDims&) = default;
+};
+
+struct KernelInfo {
+    KernelId id = KernelId::kCpuDecodeDense;
+    const char* name = "";
+    const char* operation = "";     // "decode"
+    const char* cache_format = "";  // "16-bit": the cache holds q's dtype
+    const char* summary = "";
+    DeviceType device = DeviceType::kCpu;
+    int compute_capability = 0;  // exactly this one (90 = sm_90a code); 0 = any, on the CPU
+    std::span<const DType> dtypes;
+    std::span<const HeadDims> dims;
+    int page_size = 0;           // the only page size taken; 0 = any
+    int io_alignment_bytes = 1;  // addresses and strides of q, k_cache and out are multiples of this
+    bool built = false;          // part of this build; a kernel that is not can still be planned, on any machine
+};
+
+// Most specialised first; the planner takes the first that fits.
+std::span<const KernelInfo> kernel_catalog();
+
+}  // namespace flashmla

@@ -1,0 +1,60 @@
+#include "plan/catalog.hpp"
+
+#include "backends/sm90/decode_dense/config.hpp"
+#include "plan/split_schedule.hpp"
+
+namespace flashmla {
+namespace {
+
+namespace sm90_dense = backends::sm90::decode_dense;
+static_assert(sm90_dense::kKeyTile == plan::kKeyTile, "the schedule counts in the kernel's key tiles");
+
+#if defined(FLASHMLA_WITH_CUDA)
+constexpr bool kWithCuda = true;
+#else
+constexpr bool kWithCuda = false;
+#endif
+
+constexpr DType k16Bit[] = {DType::kBFloat16, DType::kFloat16};
+constexpr HeadDims kSm90DenseDims[] = {{sm90_dense::kDimQk, sm90_dense::kDimV}};
+constexpr HeadDims kCpuDenseDims[] = {{576, 512}, {512, 512}, {320, 256}};
+
+constexpr KernelInfo kCatalog[] = {
+    {.id = KernelId::kSm90DecodeDense,
+     .name = sm90_dense::kName,
+     .operation = "decode",
+     .cache_format = "16-bit",
+     .summary = "dense decode on Hopper: WGMMA on 64-row tiles, KV streamed by TMA",
+     .device = DeviceType::kCuda,
+     .compute_capability = 90,
+     .dtypes = k16Bit,
+     .dims = kSm90DenseDims,
+     .page_size = sm90_dense::kKeyTile,
+     .io_alignment_bytes = 16,  // TMA and 16-byte stores
+     .built = kWithCuda},
+    {.id = KernelId::kCpuDecodeDense,
+     .name = "cpu_decode_dense",
+     .operation = "decode",
+     .cache_format = "16-bit",
+     .summary = "dense decode on the CPU: blocked products, online softmax, fixed-order merge",
+     .device = DeviceType::kCpu,
+     .compute_capability = 0,
+     .dtypes = k16Bit,
+     .dims = kCpuDenseDims,
+     .page_size = 0,
+     .io_alignment_bytes = 2,
+     .built = true},
+};
+
+}  // namespace
+
+std::span<const KernelInfo> kernel_catalog() { return kCatalog; }
+
+const KernelInfo& plan::kernel_info(KernelId id) {
+    for (const KernelInfo& kernel : kCatalog) {
+        if (kernel.id == id) return kernel;
+    }
+    return kCatalog[0];  // unreachable for the enumerators
+}
+
+}  // namespace flashmla
