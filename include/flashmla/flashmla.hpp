@@ -6,6 +6,7 @@
 #include "flashmla/decode.hpp"
 #include "flashmla/device.hpp"
 #include "flashmla/plan.hpp"
+#include "flashmla/simulator.hpp"
 #include "flashmla/status.hpp"
 #include "flashmla/tensor_view.hpp"
 #include "flashmla/types.hpp"
