@@ -7,6 +7,10 @@ target_include_directories(flashmla_options INTERFACE ${PROJECT_SOURCE_DIR}/incl
 # No contraction of a * b + c on the host: results must not depend on what the optimizer fused. Kernels say fma where they want it.
 target_compile_options(flashmla_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -ffp-contract=off>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 warns about memcpy inside "literal" + std::string (its bug 105651).
+  target_compile_options(flashmla_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
 target_link_libraries(flashmla_options INTERFACE Threads::Threads)
 if(FLASHMLA_PLANTED_FAULT)
   target_compile_definitions(flashmla_options INTERFACE FLASHMLA_PLANTED_FAULT=${FLASHMLA_PLANTED_FAULT})

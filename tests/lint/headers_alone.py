@@ -1,0 +1,32 @@
+"""Every public header compiles alone: .hpp as C++20, .h as C99 and as C++20."""
+
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INCLUDE = ROOT / "include"
+
+
+def compiles(command, header):
+    # The declaration is there because ISO C has no empty translation unit.
+    source = f'#include "{header.relative_to(INCLUDE)}"\nextern int flashmla_unused;\n'
+    done = subprocess.run([*command, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{INCLUDE}", "-"],
+                          input=source, capture_output=True, text=True)
+    if done.returncode:
+        print(f"{header.relative_to(ROOT)} does not compile alone ({' '.join(command)}):\n{done.stderr}")
+    return done.returncode == 0
+
+
+def main():
+    cxx = ["g++", "-std=c++20", "-x", "c++"]
+    c99 = ["gcc", "-std=c99", "-pedantic", "-x", "c"]
+    headers = sorted(p for p in INCLUDE.rglob("*") if p.suffix in (".h", ".hpp"))
+    results = [compiles(cxx, header) for header in headers]
+    results += [compiles(c99, header) for header in headers if header.suffix == ".h"]
+    print(f"headers alone: {sum(results)} passed, {len(results) - sum(results)} failed")
+    return not all(results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
