@@ -1,0 +1,28 @@
+// Words and checks: what the caller passed becomes either a DecodeCall that backends may trust, or one Status.
+#pragma once
+
+#include <cstddef>
+
+#include "core/problem.hpp"
+#include "flashmla/decode.hpp"
+
+namespace flashmla::api {
+
+struct CheckedDecode {
+    DecodeShape shape;
+    Device device;
+    core::DecodeCall call;  // without plan, workspace and stream
+};
+
+// Everything that can be checked without reading tensor contents.
+Result<CheckedDecode> check_decode(const DecodeArgs& args);
+
+// Whether a plan serves these tensors: same shapes and device, addresses and strides that the planned kernel takes.
+Status check_plan(const DecodePlan& plan, const CheckedDecode& checked);
+
+Status check_workspace(const DecodePlan& plan, const void* workspace, std::size_t workspace_bytes);
+
+// Lengths and page ids, for tensors in host memory. On a GPU the kernels clamp lengths instead.
+Status check_host_contents(const CheckedDecode& checked);
+
+}  // namespace flashmla::api

@@ -1,0 +1,40 @@
+// Checks of one tensor: each names the tensor, what it got and what it accepts.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "flashmla/status.hpp"
+#include "flashmla/tensor_view.hpp"
+
+namespace flashmla::api {
+
+std::string text(Device device);
+std::string shape_text(const TensorView& view);
+
+inline constexpr std::int64_t kAnyExtent = -1;
+
+struct Axis {
+    const char* name;
+    std::int64_t extent = kAnyExtent;  // kAnyExtent: whatever the tensor has, from 0 up
+};
+
+Status check_rank(const char* tensor, const TensorView& view, const char* axes, int rank);
+Status check_shape(const char* tensor, const TensorView& view, std::initializer_list<Axis> axes);
+Status check_dtype(const char* tensor, const TensorView& view, DType wanted, const char* why);
+Status check_device(const char* tensor, const TensorView& view, Device wanted);
+
+enum class Overlap { kAllowed, kForbidden };  // forbidden where elements are written
+enum class LastAxis { kContiguous, kAnyStride };
+
+struct MemoryRules {
+    LastAxis last_axis = LastAxis::kContiguous;
+    Overlap overlap = Overlap::kAllowed;
+};
+
+// Strides, extent in bytes, address. Strides of axes with fewer than two elements have no meaning and come in all
+// values: they are replaced by packed ones first, so `view` is in and out. Rank, shape and dtype must have been
+// checked.
+Status check_memory(const char* tensor, TensorView& view, MemoryRules rules);
+
+}  // namespace flashmla::api

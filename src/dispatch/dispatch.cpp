@@ -1,0 +1,43 @@
+#include "dispatch/dispatch.hpp"
+
+#include <string>
+
+#include "backends/cpu/decode_dense.hpp"
+#include "device/cuda_runtime.hpp"
+#include "dispatch/trace.hpp"
+#if defined(FLASHMLA_HAVE_SM90_DECODE_DENSE)
+#include "backends/sm90/decode_dense/launch.hpp"
+#endif
+
+namespace flashmla::dispatch {
+namespace {
+
+Status on_sm90(const core::DecodeCall& call) {
+#if defined(FLASHMLA_HAVE_SM90_DECODE_DENSE)
+    const device::CudaDeviceScope scope(call.plan->device.device.index);
+    if (!scope.status().ok()) return scope.status();
+    return backends::sm90::decode_dense::launch(call);
+#else
+    return unsupported("kernel " + call.plan->kernel + ": this build of flashmla was made without it");
+#endif
+}
+
+Status launch(const core::DecodeCall& call) {
+    switch (call.plan->kernel_id) {
+        case KernelId::kCpuDecodeDense: return backends::cpu::decode_dense(call);
+        case KernelId::kSm90DecodeDense: return on_sm90(call);
+    }
+    return invalid_argument("plan.kernel_id: not a kernel of the catalogue");
+}
+
+}  // namespace
+
+Status decode(const core::DecodeCall& call) {
+    if (!trace_enabled()) return launch(call);
+    const TraceClock clock;
+    Status status = launch(call);
+    trace(call, status, clock);
+    return status;
+}
+
+}  // namespace flashmla::dispatch

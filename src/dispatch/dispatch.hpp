@@ -1,0 +1,11 @@
+// The only place where launches are ordered: a checked call goes to the kernel its plan names.
+#pragma once
+
+#include "core/problem.hpp"
+#include "flashmla/status.hpp"
+
+namespace flashmla::dispatch {
+
+Status decode(const core::DecodeCall& call);
+
+}  // namespace flashmla::dispatch
