@@ -38,3 +38,10 @@ endif()
 if(FLASHMLA_WITH_CUDA)
   flashmla_add_test_folder(gpu CUDA::cudart_static)
 endif()
+
+if(FLASHMLA_KERNELS)
+  find_package(Python COMPONENTS Interpreter REQUIRED)
+  add_test(NAME ptxas_limits
+           COMMAND ${Python_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/lint/ptxas_limits.py ${PROJECT_BINARY_DIR})
+  set_tests_properties(ptxas_limits PROPERTIES LABELS lint)
+endif()

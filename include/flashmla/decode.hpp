@@ -20,16 +20,16 @@ struct DecodeArgs {
     TensorView lse;            // (b, h_q, s_q) fp32, natural log; +inf for rows without a key
     double softmax_scale = 0;  // used when has_softmax_scale; otherwise d_qk ** -0.5
     bool has_softmax_scale = false;
-    bool causal = false;       // query token i sees keys [0, max(0, len - s_q + i + 1))
+    bool causal = false;  // query token i sees keys [0, max(0, len - s_q + i + 1))
 };
 
 // The shape that args describe, after checking everything that can be checked without reading tensor contents.
 Result<DecodeShape> decode_shape(const DecodeArgs& args);
 
 // Runs a plan. Allocates nothing and synchronises nothing. `workspace` lies on the tensors' device, is aligned to 256
-// bytes and holds at least plan.workspace_bytes; its contents on entry do not matter, and concurrent runs need separate ones.
-// On CUDA the work is enqueued on `stream`; on the CPU it is finished on return.
-// Every error is reported before anything is launched or written, except a failed launch (kRuntimeError).
+// bytes and holds at least plan.workspace_bytes; its contents on entry do not matter, and concurrent runs need separate
+// ones. On CUDA the work is enqueued on `stream`; on the CPU it is finished on return. Every error is reported before
+// anything is launched or written, except a failed launch (kRuntimeError).
 Status run_decode(const DecodePlan& plan, const DecodeArgs& args, void* workspace, std::size_t workspace_bytes,
                   StreamHandle stream = nullptr);
 

@@ -11,13 +11,14 @@ namespace flashmla {
 struct DeviceInfo {
     Device device{};
     std::string name;
-    std::string arch;               // "sm_90" for CUDA; the widest CPU path usable here for the CPU: "avx512_bf16", "avx512", "avx2", "portable"
-    int compute_capability = 0;     // 90 for Hopper; 0 for the CPU
-    int num_processors = 1;         // SMs of a GPU, hardware threads of a CPU
+    std::string arch;  // "sm_90" for CUDA; the widest CPU path usable here for the CPU: "avx512_bf16", "avx512",
+                       // "avx2", "portable"
+    int compute_capability = 0;  // 90 for Hopper; 0 for the CPU
+    int num_processors = 1;      // SMs of a GPU, hardware threads of a CPU
     std::int64_t smem_per_block_bytes = 0;
     std::int64_t l2_bytes = 0;
-    double memory_gbps = 0;         // achievable, not datasheet; 0 = not known
-    double matrix_tflops = 0;       // achievable dense bf16; 0 = not known
+    double memory_gbps = 0;    // achievable, not datasheet; 0 = not known
+    double matrix_tflops = 0;  // achievable dense bf16; 0 = not known
 };
 
 // The machine's own devices. kUnsupported when there is none (or this build has no CUDA): the message says which.

@@ -14,14 +14,14 @@ namespace flashmla {
 
 // Shapes of one decode call (docs/numerics.md gives the semantics).
 struct DecodeShape {
-    std::int64_t b = 0;           // requests, >= 0
-    std::int64_t s_q = 1;         // query tokens a request, >= 1
-    std::int64_t h_q = 1;         // query heads, >= 1, a multiple of h_kv
-    std::int64_t h_kv = 1;        // KV heads (1 in MLA)
-    std::int64_t d_qk = 576;      // latent + rope
-    std::int64_t d_v = 512;       // the first d_v columns of a cache row are its value
-    std::int64_t page_size = 64;  // tokens a cache page
-    std::int64_t max_pages = 0;   // block_table's width
+    std::int64_t b = 0;              // requests, >= 0
+    std::int64_t s_q = 1;            // query tokens a request, >= 1
+    std::int64_t h_q = 1;            // query heads, >= 1, a multiple of h_kv
+    std::int64_t h_kv = 1;           // KV heads (1 in MLA)
+    std::int64_t d_qk = 576;         // latent + rope
+    std::int64_t d_v = 512;          // the first d_v columns of a cache row are its value
+    std::int64_t page_size = 64;     // tokens a cache page
+    std::int64_t max_pages = 0;      // block_table's width
     DType dtype = DType::kBFloat16;  // of q, the cache and out
     bool causal = false;
     friend bool operator==(const DecodeShape&, const DecodeShape&) = default;
@@ -53,11 +53,12 @@ struct DecodePlan {
     std::string reason;                   // one sentence
     std::vector<KernelVerdict> verdicts;  // every kernel of the catalogue
     int num_workers = 1;
-    int row_tiles_per_worker = 1;          // row tiles that one worker advances together (2 = a cluster of two CTAs)
-    std::size_t workspace_bytes = 0;      // 0 is legal
+    int row_tiles_per_worker = 1;     // row tiles that one worker advances together (2 = a cluster of two CTAs)
+    std::size_t workspace_bytes = 0;  // 0 is legal
 };
 
-// kInvalidArgument for shapes no kernel accepts in principle; kUnsupported when no kernel of this build fits the device.
+// kInvalidArgument for shapes no kernel accepts in principle; kUnsupported when no kernel of this build fits the
+// device.
 Result<DecodePlan> plan_decode(const DecodeShape& shape, const DeviceInfo& device, const PlanOptions& options = {});
 
 }  // namespace flashmla

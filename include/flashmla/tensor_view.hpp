@@ -22,8 +22,12 @@ struct TensorView {
 // A view of row-major contiguous memory.
 inline TensorView contiguous_view(const void* data, DType dtype, std::initializer_list<std::int64_t> shape,
                                   Device device = {}) {
-    TensorView view{.data = const_cast<void*>(data), .dtype = dtype, .device = device,
-                    .rank = static_cast<int>(shape.size()), .shape = {}, .stride = {}};
+    TensorView view{.data = const_cast<void*>(data),
+                    .dtype = dtype,
+                    .device = device,
+                    .rank = static_cast<int>(shape.size()),
+                    .shape = {},
+                    .stride = {}};
     int axis = 0;
     for (std::int64_t extent : shape) view.shape[axis++] = extent;
     std::int64_t step = 1;

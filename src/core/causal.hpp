@@ -5,7 +5,8 @@
 
 namespace flashmla::core {
 
-// Keys [0, result) are visible to query token `token` of `s_q`. Clamps at 0: with s_q > len the first tokens see nothing.
+// Keys [0, result) are visible to query token `token` of `s_q`. Clamps at 0: with s_q > len the first tokens see
+// nothing.
 FLASHMLA_HD int visible_keys(int len, int s_q, int token, bool causal) {
     return causal ? max_of(0, len - s_q + token + 1) : len;
 }

@@ -4,8 +4,8 @@
 #if defined(__CUDACC__)
 #define FLASHMLA_HD __host__ __device__ __forceinline__
 #elif defined(__GNUC__)
-// Always inlined: these helpers are also used by sources compiled for wider instruction sets, and an out-of-line copy from one
-// of those could be the one that the linker keeps for everybody.
+// Always inlined: these helpers are also used by sources compiled for wider instruction sets, and an out-of-line copy
+// from one of those could be the one that the linker keeps for everybody.
 #define FLASHMLA_HD [[gnu::always_inline]] inline
 #else
 #define FLASHMLA_HD inline

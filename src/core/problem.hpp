@@ -24,7 +24,7 @@ struct DecodeCall {
     const DecodePlan* plan = nullptr;  // shapes, kernel, workers
     DecodeStrides strides;
     float softmax_scale = 0;
-    std::int64_t num_pages = 0;        // pages of the cache pool
+    std::int64_t num_pages = 0;  // pages of the cache pool
     const void* q = nullptr;
     const void* k_cache = nullptr;
     const std::int32_t* block_table = nullptr;
@@ -42,7 +42,8 @@ inline int key_capacity(const DecodeShape& shape) {
     return static_cast<int>(min_of(shape.max_pages * shape.page_size, kMaxLength));
 }
 
-// Length of request i from either form, held to [0, capacity], where capacity is key_capacity(shape): lengths that live in device memory cannot be checked before launch, and must never cause a wild read.
+// Length of request i from either form, held to [0, capacity], where capacity is key_capacity(shape): lengths that live
+// in device memory cannot be checked before launch, and must never cause a wild read.
 FLASHMLA_HD int request_length(const std::int32_t* lengths, bool cumulative, int capacity, int i) {
     const int len = cumulative ? lengths[i + 1] - lengths[i] : lengths[i];
     return min_of(max_of(len, 0), capacity);

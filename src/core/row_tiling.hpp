@@ -1,8 +1,8 @@
 // How the query rows of one (request, KV head) are packed into row tiles.
 //
-// A row is a (token, head) pair. Up to `tile_rows` heads share a tile: with fewer heads a tile holds several whole tokens,
-// with more a token spans several tiles. A tile never mixes part of one token with part of another, so that one tensor
-// map box (heads x tokens) loads any tile.
+// A row is a (token, head) pair. Up to `tile_rows` heads share a tile: with fewer heads a tile holds several whole
+// tokens, with more a token spans several tiles. A tile never mixes part of one token with part of another, so that one
+// tensor map box (heads x tokens) loads any tile.
 #pragma once
 
 #include "core/host_device.hpp"
@@ -27,7 +27,8 @@ struct RowTiling {
     FLASHMLA_HD int first_head(int tile) const {
         return tiles_per_token > 1 ? (tile % tiles_per_token) * tile_heads : 0;
     }
-    // Row r of a tile is token first_token + r / tile_heads, head first_head + r % tile_heads; it exists when both are in range.
+    // Row r of a tile is token first_token + r / tile_heads, head first_head + r % tile_heads; it exists when both are
+    // in range.
     FLASHMLA_HD int rows(int tile) const {
         return (end_token(tile) - first_token(tile)) * min_of(tile_heads, heads - first_head(tile));
     }

@@ -23,6 +23,7 @@ ALLOWED = {
     "src/combine": ["flashmla/*", "core/*", "plan/*", "gpu/*", "combine/*"],
     "src/dispatch": ["flashmla/*", "core/*", "plan/*", "gpu/*", "device/*", "backends/*", "combine/*", "dispatch/*"],
     "src/api": ["flashmla/*", "core/*", "plan/*", "device/*", "dispatch/*", "api/*"],
+    "src/simulator": ["flashmla/*", "core/*", "simulator/*"],
     "src/capi": ["flashmla/*", "capi/*"],
     "src/reference": ["flashmla/*", "core/*", "reference/*"],
     "cli": ["flashmla/*", "cli/*", "bench/*", "reference/*"],
