@@ -1,0 +1,15 @@
+"""MLA attention kernels for CUDA GPUs and CPUs, on arrays of any framework that speaks DLPack or the buffer protocol.
+
+NumPy (with ml_dtypes for bfloat16), torch, CuPy and JAX arrays all work, and none of these packages is imported here.
+Errors are ValueError for arguments an operation never accepts, NotImplementedError for what this build or device cannot do,
+MemoryError, and RuntimeError when the device fails; nothing is written before all checks have passed.
+"""
+
+from flashmla._core import DecodePlan
+from flashmla._decode import decode
+from flashmla._info import Capability, capability, info, plan
+from flashmla._simulator import FlashMLADecodingSimulator
+
+__version__: str = info()["version"]
+
+__all__ = ["Capability", "DecodePlan", "FlashMLADecodingSimulator", "capability", "decode", "info", "plan"]

@@ -1,0 +1,98 @@
+# The extension module: thin bindings of libflashmla. Everything here is private to the packages flashmla and flash_mla.
+from collections.abc import Sequence
+from typing import Any
+
+class DecodePlan:
+    """How `decode` would run a shape: immutable, made by `flashmla.plan`."""
+
+    @property
+    def kernel(self) -> str:
+        """Catalogue name of the kernel."""
+    @property
+    def reason(self) -> str:
+        """Why this kernel, in one sentence."""
+    @property
+    def verdicts(self) -> list[tuple[str, bool, str]]:
+        """Every kernel of the catalogue: name, whether it was chosen, and why or why not."""
+    @property
+    def num_workers(self) -> int:
+        """Threads on a CPU, thread block clusters on a GPU."""
+    @property
+    def workspace_bytes(self) -> int:
+        """Scratch memory that a run needs; 0 is possible."""
+    @property
+    def batch_invariant(self) -> bool: ...
+    @property
+    def device(self) -> dict[str, Any]:
+        """The device planned for, with the keys of `flashmla.info()["devices"]`."""
+
+class HostArray:
+    """An array in this library's memory; speaks DLPack and the buffer protocol."""
+
+    def __dlpack__(self, **options: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+def host_array(shape: Sequence[int], dtype: str) -> HostArray: ...
+def build_info() -> dict[str, str]: ...
+def cuda_device_count() -> int: ...
+def device_info(name: str) -> dict[str, Any]: ...
+def plan(
+    b: int,
+    s_q: int,
+    h_q: int,
+    h_kv: int,
+    d_qk: int,
+    d_v: int,
+    page_size: int,
+    max_pages: int,
+    dtype: str,
+    causal: bool,
+    device: str,
+    batch_invariant: bool,
+    kernel: str,
+    num_workers: int,
+) -> DecodePlan: ...
+def decode_workspace_bytes(
+    q: Any,
+    k_cache: Any,
+    block_table: Any,
+    cache_seqlens: Any,
+    cu_seqlens_k: Any,
+    out: Any,
+    lse: Any,
+    d_v: int,
+    softmax_scale: float | None,
+    causal: bool,
+    batch_invariant: bool,
+    kernel: str,
+    num_workers: int,
+    /,
+) -> int: ...
+def decode(
+    q: Any,
+    k_cache: Any,
+    block_table: Any,
+    cache_seqlens: Any,
+    cu_seqlens_k: Any,
+    out: Any,
+    lse: Any,
+    softmax_scale: float | None,
+    causal: bool,
+    batch_invariant: bool,
+    kernel: str,
+    num_workers: int,
+    workspace: Any,
+    stream: int | None,
+    /,
+) -> None: ...
+def simulate_decoding_step(
+    num_heads: int,
+    head_dim: int,
+    latent_dim: int,
+    rope_dim: int,
+    page_block_size: int,
+    batch_size: int,
+    context_len: int,
+    seed: int,
+    num_threads: int,
+) -> dict[str, Any]: ...

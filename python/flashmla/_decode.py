@@ -1,0 +1,93 @@
+"""Dense MLA decode over a paged cache."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from flashmla import _arrays, _core
+
+
+def integer(argument: str, value: Any) -> int:
+    """`value` as an int, or ValueError naming the argument."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{argument}: got {value!r}, wanted an integer") from None
+
+
+def _scale(value: Any) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"softmax_scale: got {value!r}, wanted a number or None") from None
+
+
+def decode(
+    q: Any,
+    k_cache: Any,
+    block_table: Any,
+    cache_seqlens: Any = None,
+    *,
+    d_v: int = 512,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    cu_seqlens_k: Any = None,
+    out: Any = None,
+    lse: Any = None,
+    batch_invariant: bool = False,
+    kernel: str = "",
+    num_workers: int = 0,
+    workspace: Any = None,
+    stream: Any = None,
+) -> tuple[Any, Any]:
+    """Attention of each request's query tokens over its cached tokens: softmax(softmax_scale * q . k) v.
+
+    Arguments:
+        q: (b, s_q, h_q, d_qk), bfloat16 or float16.
+        k_cache: (num_pages, page_size, h_kv, d_qk) of q's dtype; the first d_v values of a token are its value. Pages may lie
+            further apart than they are long.
+        block_table: (b, max_pages) int32, the pages of each request in order. Entries past its length are never read through.
+        cache_seqlens: (b,) int32, cached tokens of each request; 0 is legal.
+        d_v: length of a value, 512 for the DeepSeek family.
+        softmax_scale: None means d_qk ** -0.5.
+        causal: query token i of s_q sees the first len - s_q + i + 1 cached tokens.
+        cu_seqlens_k: (b + 1,) int32 cumulative lengths, instead of cache_seqlens.
+        out, lse: outputs to write into; fresh ones in q's framework by default.
+        batch_invariant: the bits of a request do not depend on the other requests.
+        kernel: force a kernel by its catalogue name; "" lets the planner choose.
+        num_workers: threads on a CPU, thread block clusters on a GPU; 0 is all there are. On a CPU it never changes the bits.
+        workspace: scratch memory of at least plan(...).workspace_bytes on q's device, aligned to 256 bytes; allocated by
+            default.
+        stream: CUDA stream (an address or a stream object); by default the framework's current one. Meaningless on a CPU.
+
+    Returns:
+        out (b, s_q, h_q, d_v) of q's dtype, and lse (b, h_q, s_q) float32, the natural-log log-sum-exp of the scaled scores.
+        A query token that sees no key has out 0 and lse +inf.
+
+    Raises:
+        ValueError: wrong rank, shape, dtype, stride or device; the message names the argument, what it got and what it takes.
+        NotImplementedError: what no kernel of this build can do on this device.
+        MemoryError, RuntimeError: out of memory; the device failed.
+    """
+    address = _arrays.stream_address(q, stream)
+    q_, k_, table_, lengths_, cumulative_, out_, lse_ = (
+        _arrays.export(array, address) for array in (q, k_cache, block_table, cache_seqlens, cu_seqlens_k, out, lse)
+    )
+    d_v = integer("d_v", d_v)
+    options = _scale(softmax_scale), bool(causal), bool(batch_invariant), str(kernel), integer("num_workers", num_workers)
+    workspace_bytes = _core.decode_workspace_bytes(
+        q_, k_, table_, lengths_, cumulative_, out_, lse_, d_v, *options
+    )
+    b, s_q, h_q = q.shape[:3]
+    if out is None:
+        out = _arrays.empty(q, (b, s_q, h_q, d_v), None)
+        out_ = _arrays.export(out, address)
+    if lse is None:
+        lse = _arrays.empty(q, (b, h_q, s_q), "float32")
+        lse_ = _arrays.export(lse, address)
+    if workspace is None and not _arrays.is_on_host(q):
+        workspace = _arrays.empty(q, (workspace_bytes,), "uint8")
+    workspace_ = _arrays.export(workspace, address)
+    _core.decode(q_, k_, table_, lengths_, cumulative_, out_, lse_, *options, workspace_, address)
+    return _arrays.deliver(q, out), _arrays.deliver(q, lse)

@@ -1,0 +1,154 @@
+#include "tensor_import.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <string>
+#include <string_view>
+
+namespace nb = nanobind;
+
+namespace flashmla::python {
+namespace {
+
+constexpr int kDlpackCpu = 1, kDlpackCuda = 2, kDlpackCudaHost = 3, kDlpackCudaManaged = 13;
+
+[[noreturn]] void reject(const char* argument, const std::string& got, const char* wanted) {
+    throw nb::value_error((std::string(argument) + ": got " + got + ", wanted " + wanted).c_str());
+}
+
+std::string class_name(nb::handle object) { return nb::cast<std::string>(nb::str(object.type().attr("__name__"))); }
+
+std::string describe(nb::dlpack::dtype dtype) {
+    using Code = nb::dlpack::dtype_code;
+    const std::string bits = std::to_string(dtype.bits);
+    if (dtype.lanes != 1) return bits + "-bit vectors";
+    switch (static_cast<Code>(dtype.code)) {
+        case Code::Int: return "int" + bits;
+        case Code::UInt: return "uint" + bits;
+        case Code::Float: return "float" + bits;
+        case Code::Bfloat: return "bfloat" + bits;
+        case Code::Complex: return "complex" + bits;
+        case Code::Bool: return "bool";
+        default: return "a " + bits + "-bit type (DLPack code " + std::to_string(dtype.code) + ")";
+    }
+}
+
+// Which element types an operation takes is decided in the library; here only what it has no name for is turned away.
+DType to_dtype(const char* argument, const std::string& dtype_name) {
+    for (DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32, DType::kInt32}) {
+        if (dtype_name == name(dtype)) return dtype;
+    }
+    const std::string_view word(argument);
+    const bool is_integer = word == "block_table" || word == "cache_seqlens" || word == "cu_seqlens_k";
+    reject(argument, "dtype " + dtype_name, is_integer ? "int32" : (word == "lse" ? "float32" : "bfloat16 or float16"));
+}
+
+DType to_dtype(const char* argument, nb::dlpack::dtype dtype) {
+    using Code = nb::dlpack::dtype_code;
+    if (dtype.lanes == 1) {
+        const Code code = static_cast<Code>(dtype.code);
+        if (code == Code::Bfloat && dtype.bits == 16) return DType::kBFloat16;
+        if (code == Code::Float && dtype.bits == 16) return DType::kFloat16;
+        if (code == Code::Float && dtype.bits == 32) return DType::kFloat32;
+        if (code == Code::Int && dtype.bits == 32) return DType::kInt32;
+    }
+    return to_dtype(argument, describe(dtype));
+}
+
+Device to_device(const char* argument, nb::dlpack::device device) {
+    switch (device.device_type) {
+        case kDlpackCpu:
+        case kDlpackCudaHost: return {.type = DeviceType::kCpu, .index = 0};
+        case kDlpackCuda:
+        case kDlpackCudaManaged: return {.type = DeviceType::kCuda, .index = device.device_id};
+        default:
+            reject(argument, "a tensor on DLPack device type " + std::to_string(device.device_type),
+                   "one on cpu or cuda");
+    }
+}
+
+const DlpackExchange* find_exchange(nb::handle array) {
+    static PyObject* const attribute = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
+    nb::object capsule = nb::steal(PyObject_GetAttr(array.type().ptr(), attribute));
+    if (!capsule.is_valid()) {
+        PyErr_Clear();
+        return nullptr;
+    }
+    auto* table = static_cast<DlpackExchange*>(PyCapsule_GetPointer(capsule.ptr(), kDlpackExchangeCapsule));
+    if (table == nullptr) PyErr_Clear();
+    while (table != nullptr && table->version.major != kDlpackExchangeMajor) table = table->previous;
+    return table;
+}
+
+// Casts without converting: an element type or layout that does not fit is an error, never a hidden copy.
+template <class Array>
+bool try_import(nb::handle array, nb::ndarray<>& owned) {
+    Array imported;
+    if (!nb::try_cast(array, imported, /*convert=*/false)) return false;
+    owned = nb::ndarray<>(imported);
+    return true;
+}
+
+}  // namespace
+
+ImportedBytes import_bytes(const char* argument, nb::handle array, Access access) {
+    ImportedBytes result;
+    if ((result.exchange = find_exchange(array)) != nullptr) {
+        if (result.exchange->describe(array.ptr(), &result.tensor) != 0) {
+            nb::python_error error;
+            reject(argument, "a tensor that cannot be described (" + std::string(error.what()) + ")", "a dense tensor");
+        }
+    } else {
+        const bool imported = access == Access::kWrite ? try_import<nb::ndarray<>>(array, result.owned)
+                                                       : try_import<nb::ndarray<nb::ro>>(array, result.owned);
+        if (!imported) {
+            const bool read_only = access == Access::kWrite && try_import<nb::ndarray<nb::ro>>(array, result.owned);
+            reject(argument, read_only ? "a read-only array" : "an object of type " + class_name(array),
+                   read_only ? "a writable one" : "an array that speaks DLPack or the buffer protocol");
+        }
+        result.tensor.data = result.owned.data_handle();
+        result.tensor.device = {result.owned.device_type(), result.owned.device_id()};
+        result.tensor.ndim = static_cast<std::int32_t>(result.owned.ndim());
+        result.tensor.dtype = result.owned.dtype();
+        result.tensor.shape = const_cast<std::int64_t*>(result.owned.shape_ptr());
+        result.tensor.strides = const_cast<std::int64_t*>(result.owned.stride_ptr());
+        result.tensor.byte_offset = result.owned.byte_offset();
+    }
+    result.data =
+        result.tensor.data == nullptr ? nullptr : static_cast<char*>(result.tensor.data) + result.tensor.byte_offset;
+    result.device = to_device(argument, result.tensor.device);
+    result.size_bytes = (result.tensor.dtype.bits + 7) / 8;
+    for (int axis = 0; axis < result.tensor.ndim; ++axis) result.size_bytes *= result.tensor.shape[axis];
+    return result;
+}
+
+ImportedTensor import_tensor(const char* argument, nb::handle array, Access access) {
+    // Pairs (array, dtype name) carry what NumPy cannot export.
+    const bool named = PyTuple_Check(array.ptr()) && PyTuple_Size(array.ptr()) == 2;
+    ImportedTensor result;
+    result.bytes = import_bytes(argument, named ? nb::handle(PyTuple_GetItem(array.ptr(), 0)) : array, access);
+    const nb::dlpack::dltensor& tensor = result.bytes.tensor;
+    if (tensor.ndim > kMaxRank) reject(argument, "rank " + std::to_string(tensor.ndim), "at most 4");
+    result.view.data = result.bytes.data;
+    result.view.device = result.bytes.device;
+    result.view.dtype = named ? to_dtype(argument, nb::cast<std::string>(nb::handle(PyTuple_GetItem(array.ptr(), 1))))
+                              : to_dtype(argument, tensor.dtype);
+    result.view.rank = tensor.ndim;
+    std::int64_t packed = 1;
+    for (int axis = tensor.ndim - 1; axis >= 0; --axis) {
+        result.view.shape[axis] = tensor.shape[axis];
+        result.view.stride[axis] = tensor.strides == nullptr ? packed : tensor.strides[axis];
+        packed *= tensor.shape[axis];
+    }
+    return result;
+}
+
+StreamHandle current_stream(const ImportedTensor& tensor) {
+    const DlpackExchange* exchange = tensor.bytes.exchange;
+    if (exchange == nullptr || tensor.view.device.type != DeviceType::kCuda) return nullptr;
+    void* stream = nullptr;
+    if (exchange->current_stream(kDlpackCuda, tensor.view.device.index, &stream) != 0) throw nb::python_error();
+    return stream;
+}
+
+}  // namespace flashmla::python
