@@ -27,7 +27,8 @@ FLASHMLA_INLINE KeyRange key_range(const int* limits, int rows, int key_count) {
 }
 
 template <class Ops, int kVectors>
-FLASHMLA_INLINE void score_keys(const TileShape& shape, const float* queries, const float* keys, int count, float* scores) {
+FLASHMLA_INLINE void score_keys(const TileShape& shape, const float* queries, const float* keys, int count,
+                                float* scores) {
     using ByKey = Walk<Ops::kKeyStride, 1>;
     constexpr int kWidth = kVectors * Ops::kLanes;
     const int depth = shape.d_qk / Ops::kDepthPerUnit;
@@ -43,11 +44,11 @@ FLASHMLA_INLINE void score_keys(const TileShape& shape, const float* queries, co
     }
 }
 
-// Turns the scores of one vector of rows into weights, in place, and moves max and sum on. Returns the factor for what was
-// accumulated before. A hidden score takes part in nothing, whatever it is (NaN too).
+// Turns the scores of one vector of rows into weights, in place, and moves max and sum on. Returns the factor for what
+// was accumulated before. A hidden score takes part in nothing, whatever it is (NaN too).
 template <class Ops>
-FLASHMLA_INLINE Float<Ops> softmax(float* scores, int stride, KeyRange range, Int<Ops> limits, float scale_log2, float* max,
-                                   float* sum) {
+FLASHMLA_INLINE Float<Ops> softmax(float* scores, int stride, KeyRange range, Int<Ops> limits, float scale_log2,
+                                   float* max, float* sum) {
     const Float<Ops> none = splat<Ops>(-__builtin_inff());
     const Float<Ops> scale = splat<Ops>(scale_log2);
     const Float<Ops> old_max = load<Float<Ops>>(max);
@@ -81,10 +82,11 @@ FLASHMLA_INLINE Float<Ops> softmax(float* scores, int stride, KeyRange range, In
     return factor;
 }
 
-// Adds keys that only some rows of the panel see, one at a time: a weight of 0 must not meet a hidden value, which may be NaN.
+// Adds keys that only some rows of the panel see, one at a time: a weight of 0 must not meet a hidden value, which may
+// be NaN.
 template <class Ops, int kVectors>
-void accumulate_masked(const TileShape& shape, const float* keys, const float* weights, KeyRange range, const int* limits,
-                       float* out) {
+void accumulate_masked(const TileShape& shape, const float* keys, const float* weights, KeyRange range,
+                       const int* limits, float* out) {
     constexpr int kWidth = kVectors * Ops::kLanes;
     for (int dim = 0; dim < shape.d_v; ++dim) {
 #pragma GCC unroll 4
@@ -111,8 +113,8 @@ void attend_panel(const TileShape& shape, const AttendArgs& args, int first_row)
     if (range.some <= 0) return;
 
     float* scores = args.scratch;
-    score_keys<Ops, kVectors>(shape, args.queries + first_row * (shape.d_qk / Ops::kDepthPerUnit), args.keys, range.some,
-                              scores);
+    score_keys<Ops, kVectors>(shape, args.queries + first_row * (shape.d_qk / Ops::kDepthPerUnit), args.keys,
+                              range.some, scores);
     // A unit must not straddle the boundary between the keys all rows see and the others.
     if (range.all < range.some) range.all -= range.all % Ops::kDepthPerUnit;
     Float<Ops> factors[kVectors];
@@ -150,7 +152,8 @@ FLASHMLA_INLINE void for_each_panel(int rows, const Body& body) {
 
 template <class Ops>
 void attend(const TileShape& shape, const AttendArgs& args) {
-    for_each_panel<Ops>(shape.rows, [&]<int kVectors>(int first_row) { attend_panel<Ops, kVectors>(shape, args, first_row); });
+    for_each_panel<Ops>(shape.rows,
+                        [&]<int kVectors>(int first_row) { attend_panel<Ops, kVectors>(shape, args, first_row); });
 }
 
 }  // namespace flashmla::backends::cpu

@@ -24,7 +24,8 @@ int useful_threads(const core::DecodeCall& call, const core::RowTiling& tiling, 
     for (int i = 0; i < shape.b; ++i) {
         const std::int64_t keys = task_length(call, i);
         macs += macs_per_key * (keys + 1);
-        tasks += tiling.tiles * shape.h_kv * core::max_of<std::int64_t>(1, core::ceil_div<std::int64_t>(keys, kChunkTokens));
+        tasks +=
+            tiling.tiles * shape.h_kv * core::max_of<std::int64_t>(1, core::ceil_div<std::int64_t>(keys, kChunkTokens));
         if (tasks >= limit && macs / kMacsPerThread >= limit) return limit;
     }
     return static_cast<int>(core::max_of<std::int64_t>(1, core::min_of<std::int64_t>(tasks, macs / kMacsPerThread)));
@@ -40,7 +41,8 @@ Status decode_dense(const core::DecodeCall& call) {
     const DecodeShape& shape = call.plan->shape;
     if (shape.d_qk > kMaxDepth || shape.d_qk % kDepthGranule != 0 || shape.d_v % kDepthGranule != 0) {
         return unsupported("(d_qk, d_v): got (" + std::to_string(shape.d_qk) + ", " + std::to_string(shape.d_v) +
-                           "), wanted multiples of " + std::to_string(kDepthGranule) + " up to " + std::to_string(kMaxDepth));
+                           "), wanted multiples of " + std::to_string(kDepthGranule) + " up to " +
+                           std::to_string(kMaxDepth));
     }
     const Result<const TileKernels*> kernels = select_kernels(shape.dtype);
     if (!kernels.ok()) return kernels.status();

@@ -3,8 +3,8 @@
 //   scores:  C = S^T [key][row], A = keys,   i = key, s = depth; B = packed queries
 //   values:  C = O^T [dim][row], A = values, i = dim, s = key;   B = weights
 //
-// A is broadcast element by element, B and C are vectors over rows. The block of C in registers is kTile x kVectors. A unit of A
-// and B is 32 bits: one fp32, or a pair of bf16 that one dot-product instruction consumes.
+// A is broadcast element by element, B and C are vectors over rows. The block of C in registers is kTile x kVectors. A
+// unit of A and B is 32 bits: one fp32, or a pair of bf16 that one dot-product instruction consumes.
 #pragma once
 
 #include "backends/cpu/vector.hpp"
@@ -62,7 +62,8 @@ FLASHMLA_INLINE void gemm_block(const float* a, const float* b, int steps, const
 
 // The last count < kTile rows of C, by a block of just that size.
 template <class Ops, class Walk, Start kStart, int kTile, int kVectors>
-FLASHMLA_INLINE void gemm_rest(const float* a, const float* b, int count, int steps, const Float<Ops>* factor, float* c) {
+FLASHMLA_INLINE void gemm_rest(const float* a, const float* b, int count, int steps, const Float<Ops>* factor,
+                               float* c) {
     if constexpr (kTile > 0) {
         if (count == kTile) {
             gemm_block<Ops, Walk, kStart, kTile, kVectors>(a, b, steps, factor, c);

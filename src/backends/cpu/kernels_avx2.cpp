@@ -21,7 +21,8 @@ struct Avx2 {
         return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
     }
     static FLASHMLA_INLINE Lanes<kLanes>::Half encode_fp16(__m256 value) {
-        return reinterpret_cast<Lanes<kLanes>::Half>(_mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        return reinterpret_cast<Lanes<kLanes>::Half>(
+            _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     }
 };
 

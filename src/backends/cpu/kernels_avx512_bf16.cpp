@@ -1,7 +1,8 @@
 // The path for AVX-512 with bf16 dot products: a unit is a pair of bf16, two products a lane and instruction.
 //
-// Keys keep their layout (pairs along the depth, for scores) and are stored a second time with the rows of two neighbouring keys
-// interleaved (pairs along the keys, for values). Weights are rounded to bf16 in pairs; their sum is taken before rounding.
+// Keys keep their layout (pairs along the depth, for scores) and are stored a second time with the rows of two
+// neighbouring keys interleaved (pairs along the keys, for values). Weights are rounded to bf16 in pairs; their sum is
+// taken before rounding.
 #include "backends/cpu/config.hpp"
 #include "backends/cpu/isa_avx512.hpp"
 #include "backends/cpu/rows.hpp"
@@ -66,7 +67,8 @@ struct Avx512Bf16Ops : Avx512<Tag> {
             const bool pair = k + 1 < count;
             for (int d = 0; d < shape.d_v; d += kLanes) {
                 const Uint<Ops> low = __builtin_convertvector(load<Half<Ops>>(rows[k] + d), Uint<Ops>);
-                const Uint<Ops> high = pair ? __builtin_convertvector(load<Half<Ops>>(rows[k + 1] + d), Uint<Ops>) : Uint<Ops>{};
+                const Uint<Ops> high =
+                    pair ? __builtin_convertvector(load<Half<Ops>>(rows[k + 1] + d), Uint<Ops>) : Uint<Ops>{};
                 store(values + k / 2 * kValueStride + d, low | high << 16);
             }
         }

@@ -74,7 +74,8 @@ void store_rows(const TileShape& shape, const Partial& partial, const int* visib
                     block[d] = seen > 0 ? value : Float<Ops>{};
                 }
                 transpose<Ops>(block);
-                for (int r = 0; r < count; ++r) store(out_rows[row + r] + dim, Ops::round_to_16bit(shape.dtype, block[r]));
+                for (int r = 0; r < count; ++r)
+                    store(out_rows[row + r] + dim, Ops::round_to_16bit(shape.dtype, block[r]));
             }
         }
     });

@@ -16,9 +16,9 @@ struct TileShape {
     int d_qk = 0;
     int d_v = 0;
     DType dtype = DType::kBFloat16;
-    float scale_log2 = 0;          // |softmax_scale| * log2(e): weights are 2^(scale_log2 * (score - max)), scores unscaled
-    bool negate_queries = false;   // the sign of softmax_scale
-    int rows = 0;                  // rows of the tile that exist; buffers hold whole vectors of rows
+    float scale_log2 = 0;  // |softmax_scale| * log2(e): weights are 2^(scale_log2 * (score - max)), scores unscaled
+    bool negate_queries = false;  // the sign of softmax_scale
+    int rows = 0;                 // rows of the tile that exist; buffers hold whole vectors of rows
 };
 
 // Softmax over some keys, not yet normalised: out = sum 2^(scale_log2 * (score - max)) * value.
@@ -31,7 +31,8 @@ struct Partial {
 struct AttendArgs {
     const float* queries = nullptr;  // from pack_queries
     const float* keys = nullptr;     // from load_keys
-    const int* limits = nullptr;     // [rows, padded] row r sees keys [0, limits[r]) of this tile; may lie outside [0, key_count]
+    const int* limits =
+        nullptr;  // [rows, padded] row r sees keys [0, limits[r]) of this tile; may lie outside [0, key_count]
     int key_count = 0;
     float* scratch = nullptr;  // kScratchFloats
     Partial partial;           // updated

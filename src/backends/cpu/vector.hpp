@@ -1,7 +1,8 @@
-// Vectors of fp32 lanes by the compiler's vector extension, and the few functions on them that every instruction set shares.
+// Vectors of fp32 lanes by the compiler's vector extension, and the few functions on them that every instruction set
+// shares.
 //
-// Everything here is a template over Ops, one Ops per instruction set: a shared inline function would be compiled once with
-// AVX-512 flags and once without, and the linker would be free to keep the wrong one.
+// Everything here is a template over Ops, one Ops per instruction set: a shared inline function would be compiled once
+// with AVX-512 flags and once without, and the linker would be free to keep the wrong one.
 #pragma once
 
 #include <cstddef>
@@ -64,7 +65,8 @@ template <class Ops>
 FLASHMLA_INLINE Float<Ops> exp2_nonpositive(Float<Ops> x) {
     const Float<Ops> lowest = splat<Ops>(-127.0f);
     x = x < lowest ? lowest : x;
-    const Float<Ops> magic = splat<Ops>(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
+    const Float<Ops> magic =
+        splat<Ops>(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
     const Float<Ops> shifted = x + magic;
     const Float<Ops> f = x - (shifted - magic);  // [-0.5, 0.5]
     // Fitted to 2^f for least relative error (2e-9 before rounding).
@@ -97,8 +99,8 @@ FLASHMLA_INLINE void interleave(Float<Ops>& low, Float<Ops>& high, std::index_se
     high = __builtin_shufflevector(a, b, (kIndex % 2 * kLanes + kIndex / 2 + kLanes / 2)...);
 }
 
-// Square transpose. Shuffling the two halves of all the elements together rotates an element's address by one bit; log2(lanes)
-// times exchanges row and column.
+// Square transpose. Shuffling the two halves of all the elements together rotates an element's address by one bit;
+// log2(lanes) times exchanges row and column.
 template <class Ops>
 FLASHMLA_INLINE void transpose(Float<Ops> (&v)[Ops::kLanes]) {
     constexpr int kLanes = Ops::kLanes;

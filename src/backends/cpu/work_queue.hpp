@@ -1,9 +1,10 @@
 // Hands out the tasks of a call in a fixed order and merges their results in a fixed order, whatever the threads do.
 //
-// A *unit* is a row tile of one KV head of one request; a *task* is one chunk of a unit's keys. A task's result lives in a *slot*.
-// The slot of chunk 0 becomes the unit's accumulator; the others are folded into it in chunk order, by whichever thread
-// finishes the chunk that was missing. A thread whose chunk cannot be folded yet parks its slot and takes the next task; it waits
-// only when no slot is free. That ends, because the lowest task in flight needs nothing but the slot it has.
+// A *unit* is a row tile of one KV head of one request; a *task* is one chunk of a unit's keys. A task's result lives
+// in a *slot*. The slot of chunk 0 becomes the unit's accumulator; the others are folded into it in chunk order, by
+// whichever thread finishes the chunk that was missing. A thread whose chunk cannot be folded yet parks its slot and
+// takes the next task; it waits only when no slot is free. That ends, because the lowest task in flight needs nothing
+// but the slot it has.
 #pragma once
 
 #include <array>
@@ -41,13 +42,14 @@ public:
     // The next task with a slot for it; false when there is none left.
     bool take(Task& task);
 
-    // Ends a task. Calls fold(accumulator slot, slot, chunk) for every chunk whose turn has come. Returns the slot with the
-    // unit's complete result, to be released by the caller, or -1 when chunks are missing.
+    // Ends a task. Calls fold(accumulator slot, slot, chunk) for every chunk whose turn has come. Returns the slot with
+    // the unit's complete result, to be released by the caller, or -1 when chunks are missing.
     template <class Fold>
     int finish(const Task& task, const Fold& fold) {
         std::unique_lock lock(mutex_);
         Slot* unit = park(task);
-        if (unit == nullptr || unit->folding) return -1;  // whoever completes chunk 0 or is folding now finds the parked slot
+        if (unit == nullptr || unit->folding)
+            return -1;  // whoever completes chunk 0 or is folding now finds the parked slot
         for (; unit->next < task.chunks; ++unit->next) {
             const int from = find_parked(*unit);
             if (from < 0) return -1;

@@ -21,7 +21,8 @@ float scale_to_log2(float scale) {
 // Scores are unscaled, so this is exact where fp32 would overflow on the way.
 float natural_lse(float max, float sum, float scale) {
     if (sum == 0) return std::numeric_limits<float>::quiet_NaN();  // every logit was -inf
-    return static_cast<float>(static_cast<double>(max) * std::abs(static_cast<double>(scale)) + std::log(static_cast<double>(sum)));
+    return static_cast<float>(static_cast<double>(max) * std::abs(static_cast<double>(scale)) +
+                              std::log(static_cast<double>(sum)));
 }
 
 }  // namespace
@@ -49,12 +50,14 @@ void Worker::enter(const Task& task) {
     }
 }
 
-// Rows of the cache for keys [first_key, first_key + count) of the request. Only pages that hold one of them are looked up.
+// Rows of the cache for keys [first_key, first_key + count) of the request. Only pages that hold one of them are looked
+// up.
 void Worker::find_keys(const Task& task, int first_key, int count, const std::uint16_t** rows) const {
     const core::DecodeStrides& strides = call_.strides;
     const std::int64_t page_size = call_.plan->shape.page_size;
     const std::int32_t* table = call_.block_table + task.request * strides.table_b;
-    const std::uint16_t* head = static_cast<const std::uint16_t*>(call_.k_cache) + task.unit / tiling_.tiles * strides.k_head;
+    const std::uint16_t* head =
+        static_cast<const std::uint16_t*>(call_.k_cache) + task.unit / tiling_.tiles * strides.k_head;
     std::int64_t page_stride = strides.k_page;
     if constexpr (core::planted(core::PlantedFault::kWrongPageStride)) page_stride = page_size * strides.k_token;
     for (int k = 0; k < count;) {
@@ -70,7 +73,8 @@ void Worker::attend_chunk(const Task& task) const {
     const std::uint16_t* query_rows[kRowTile];
     const std::uint16_t* q = static_cast<const std::uint16_t*>(call_.q) + task.request * strides.q_b;
     for (int r = 0; r < shape_.rows; ++r) {
-        query_rows[r] = q + (first_token_ + r / tile_heads_) * strides.q_token + (first_head_ + r % tile_heads_) * strides.q_head;
+        query_rows[r] =
+            q + (first_token_ + r / tile_heads_) * strides.q_token + (first_head_ + r % tile_heads_) * strides.q_head;
     }
     kernels_.pack_queries(shape_, query_rows, buffers_.queries(thread_));
 

@@ -1,4 +1,5 @@
-// One thread's way through the work queue: from a task to queries, key tiles, a partial result, and at last rows of out and lse.
+// One thread's way through the work queue: from a task to queries, key tiles, a partial result, and at last rows of out
+// and lse.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,8 @@ public:
         : d_qk_(shape.d_qk), d_v_(shape.d_v), threads_(threads), base_(static_cast<float*>(workspace)) {}
 
     std::size_t total_bytes() const {
-        return sizeof(float) * static_cast<std::size_t>(threads_ * thread_floats() + slot_count(threads_) * slot_floats());
+        return sizeof(float) *
+               static_cast<std::size_t>(threads_ * thread_floats() + slot_count(threads_) * slot_floats());
     }
     float* keys(int thread) const { return base_ + thread * thread_floats(); }
     float* scratch(int thread) const { return keys(thread) + kKeyBufferFloats; }
@@ -36,8 +38,8 @@ private:
 
 class Worker {
 public:
-    Worker(const core::DecodeCall& call, const core::RowTiling& tiling, const TileKernels& kernels, const Buffers& buffers,
-           WorkQueue& queue, int thread)
+    Worker(const core::DecodeCall& call, const core::RowTiling& tiling, const TileKernels& kernels,
+           const Buffers& buffers, WorkQueue& queue, int thread)
         : call_(call), tiling_(tiling), kernels_(kernels), buffers_(buffers), queue_(queue), thread_(thread) {}
 
     // Works until the queue is empty.
