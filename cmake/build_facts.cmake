@@ -13,7 +13,8 @@ configure_file(cmake/build_info.cpp.in ${PROJECT_BINARY_DIR}/generated/build_inf
 add_custom_target(flashmla_git_revision
     COMMAND ${CMAKE_COMMAND} -DSOURCE_DIR=${PROJECT_SOURCE_DIR}
             -DHEADER=${PROJECT_BINARY_DIR}/generated/flashmla_git_revision.hpp -P ${PROJECT_SOURCE_DIR}/cmake/git_revision.cmake
-    BYPRODUCTS ${PROJECT_BINARY_DIR}/generated/flashmla_git_revision.hpp)
+    BYPRODUCTS ${PROJECT_BINARY_DIR}/generated/flashmla_git_revision.hpp
+    COMMENT "Reading the git revision")
 add_library(flashmla_build_info OBJECT ${PROJECT_BINARY_DIR}/generated/build_info.cpp)
 target_link_libraries(flashmla_build_info PRIVATE flashmla_options)
 target_include_directories(flashmla_build_info PRIVATE ${PROJECT_BINARY_DIR}/generated)

@@ -9,7 +9,7 @@ namespace {
 namespace sm90_dense = backends::sm90::decode_dense;
 static_assert(sm90_dense::kKeyTile == plan::kKeyTile, "the schedule counts in the kernel's key tiles");
 
-#if defined(FLASHMLA_WITH_CUDA)
+#if defined(FLASHMLA_HAVE_SM90_DECODE_DENSE)
 constexpr bool kWithCuda = true;
 #else
 constexpr bool kWithCuda = false;
