@@ -1,0 +1,31 @@
+// What both AVX-512 paths share. Only for translation units compiled with AVX-512 flags.
+#pragma once
+
+#include <immintrin.h>
+
+#include "backends/cpu/vector.hpp"
+
+namespace flashmla::backends::cpu {
+
+// Tag keeps the instantiations of the two translation units apart (see vector.hpp).
+template <class Tag>
+struct Avx512 {
+    static constexpr int kLanes = 16;
+    static constexpr int kPanelVectors = 2;
+
+    template <int kVectors>
+    static constexpr int tile() {
+        return 12;  // 12 x 2 accumulators, 2 rows of B and a broadcast: 27 of 32 registers
+    }
+    static FLASHMLA_INLINE __m512 multiply_add_f32(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
+    static FLASHMLA_INLINE __m512 decode_fp16(const std::uint16_t* from) {
+        return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+    }
+    static FLASHMLA_INLINE Lanes<kLanes>::Half encode_fp16(__m512 value) {
+        // The zero-masked form with every lane on: GCC 12 warns about its own header inside the plain one.
+        return reinterpret_cast<Lanes<kLanes>::Half>(
+            _mm512_maskz_cvtps_ph(0xffff, value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    }
+};
+
+}  // namespace flashmla::backends::cpu

@@ -1,0 +1,63 @@
+// The steps of the kernel that depend on the instruction set, as a table of functions over plain buffers.
+//
+// A *row tile* is up to kRowTile query rows of one KV head; it is stored as *panels* of `panel_rows` rows, the last one
+// narrower when that is enough. Inside a panel the row is the fastest index: lanes of a vector are rows, so softmax and
+// rescaling need no sideways operation, and every row sees the same arithmetic whatever lies beside it.
+#pragma once
+
+#include <cstdint>
+
+#include "core/cpu_isa.hpp"
+#include "flashmla/types.hpp"
+
+namespace flashmla::backends::cpu {
+
+struct TileShape {
+    int d_qk = 0;
+    int d_v = 0;
+    DType dtype = DType::kBFloat16;
+    float scale_log2 = 0;  // |softmax_scale| * log2(e): weights are 2^(scale_log2 * (score - max)), scores unscaled
+    bool negate_queries = false;  // the sign of softmax_scale
+    int rows = 0;                 // rows of the tile that exist; buffers hold whole vectors of rows
+};
+
+// Softmax over some keys, not yet normalised: out = sum 2^(scale_log2 * (score - max)) * value.
+struct Partial {
+    float* out = nullptr;  // panels of [d_v][rows of the panel]
+    float* max = nullptr;  // [rows] largest q.k, unscaled; -inf before the first key
+    float* sum = nullptr;  // [rows] sum of the weights
+};
+
+struct AttendArgs {
+    const float* queries = nullptr;  // from pack_queries
+    const float* keys = nullptr;     // from load_keys
+    const int* limits =
+        nullptr;  // [rows, padded] row r sees keys [0, limits[r]) of this tile; may lie outside [0, key_count]
+    int key_count = 0;
+    float* scratch = nullptr;  // kScratchFloats
+    Partial partial;           // updated
+};
+
+// Buffer sizes in floats (32-bit units), the largest of all instruction sets.
+inline constexpr int kScratchFloats = 2 * 64 * 64;
+inline constexpr int kKeyBufferFloats = 64 * 592;
+
+struct TileKernels {
+    int lanes = 0;
+    int panel_rows = 0;
+    void (*pack_queries)(const TileShape&, const std::uint16_t* const* rows, float* packed) = nullptr;
+    void (*load_keys)(const TileShape&, const std::uint16_t* const* rows, int count, float* buffer) = nullptr;
+    void (*attend)(const TileShape&, const AttendArgs&) = nullptr;
+    // into = into merged with from.
+    void (*fold)(const TileShape&, const Partial& into, const Partial& from) = nullptr;
+    // Normalises and rounds; rows with visible[r] == 0 become zeros.
+    void (*store)(const TileShape&, const Partial&, const int* visible, std::uint16_t* const* out_rows) = nullptr;
+};
+
+// The table of one instruction set; null when it is not compiled in.
+const TileKernels* portable_kernels();
+const TileKernels* avx2_kernels();
+const TileKernels* avx512_kernels();
+const TileKernels* avx512_bf16_kernels();  // bf16 only
+
+}  // namespace flashmla::backends::cpu
