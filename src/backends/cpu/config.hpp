@@ -5,12 +5,17 @@
 
 namespace flashmla::backends::cpu {
 
-inline constexpr int kRowTile = 64;              // query rows (heads x tokens) that share one pass over the keys
-inline constexpr int kKeyTile = plan::kKeyTile;  // keys converted, scored and accumulated at a time
-inline constexpr int kChunkTokens =
-    plan::kInvariantChunk * kKeyTile;     // a task: what one thread does between two merges
-inline constexpr int kMaxDepth = 576;     // d_qk
-inline constexpr int kDepthGranule = 32;  // d_qk and d_v are multiples of it
-inline constexpr int kMaxThreads = 128;   // holds the workspace under 64 MB
+// Query rows (heads x tokens) that share one pass over the keys.
+inline constexpr int kRowTile = 64;
+// Keys converted, scored and accumulated at a time.
+inline constexpr int kKeyTile = plan::kKeyTile;
+// A task: what one thread does between two merges. A function of nothing, so that results depend on nothing.
+inline constexpr int kChunkTokens = plan::kInvariantChunk * kKeyTile;
+// Largest d_qk and d_v; both are multiples of the granule.
+inline constexpr int kMaxDepth = 576;
+inline constexpr int kMaxValueDepth = 512;
+inline constexpr int kDepthGranule = 32;
+// Keeps the workspace under 64 MB.
+inline constexpr int kMaxThreads = 128;
 
 }  // namespace flashmla::backends::cpu

@@ -39,20 +39,26 @@ std::size_t decode_dense_workspace_bytes(const DecodeShape& shape, int num_worke
 
 Status decode_dense(const core::DecodeCall& call) {
     const DecodeShape& shape = call.plan->shape;
-    if (shape.d_qk > kMaxDepth || shape.d_qk % kDepthGranule != 0 || shape.d_v % kDepthGranule != 0) {
+    const bool granular = shape.d_qk % kDepthGranule == 0 && shape.d_v % kDepthGranule == 0;
+    if (!granular || shape.d_qk > kMaxDepth || shape.d_v > kMaxValueDepth) {
         return unsupported("(d_qk, d_v): got (" + std::to_string(shape.d_qk) + ", " + std::to_string(shape.d_v) +
-                           "), wanted multiples of " + std::to_string(kDepthGranule) + " up to " +
-                           std::to_string(kMaxDepth));
+                           "), wanted multiples of " + std::to_string(kDepthGranule) + " up to (" +
+                           std::to_string(kMaxDepth) + ", " + std::to_string(kMaxValueDepth) + ")");
     }
     const Result<const TileKernels*> kernels = select_kernels(shape.dtype);
     if (!kernels.ok()) return kernels.status();
+    run_threads(call, *kernels.value());
+    return {};
+}
 
+void run_threads(const core::DecodeCall& call, const TileKernels& kernels) {
+    const DecodeShape& shape = call.plan->shape;
     const core::RowTiling tiling =
         core::make_row_tiling(static_cast<int>(shape.h_q / shape.h_kv), static_cast<int>(shape.s_q), kRowTile);
     const int limit = thread_limit(call.plan->num_workers);
     const Buffers buffers(shape, limit, call.workspace);
     WorkQueue queue(call, tiling, limit);
-    const auto work = [&](int thread) { Worker(call, tiling, *kernels.value(), buffers, queue, thread).run(); };
+    const auto work = [&](int thread) { Worker(call, tiling, kernels, buffers, queue, thread).run(); };
 
     std::array<std::thread, kMaxThreads> helpers;
     const int threads = useful_threads(call, tiling, limit);
@@ -65,7 +71,6 @@ Status decode_dense(const core::DecodeCall& call) {
     for (std::thread& helper : helpers) {
         if (helper.joinable()) helper.join();
     }
-    return {};
 }
 
 }  // namespace flashmla::backends::cpu

@@ -18,11 +18,11 @@ struct Avx512 {
         return 12;  // 12 x 2 accumulators, 2 rows of B and a broadcast: 27 of 32 registers
     }
     static FLASHMLA_INLINE __m512 multiply_add_f32(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
+    // The zero-masked forms with every lane on: GCC 12 warns about its own header inside the plain ones.
     static FLASHMLA_INLINE __m512 decode_fp16(const std::uint16_t* from) {
-        return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+        return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
     }
     static FLASHMLA_INLINE Lanes<kLanes>::Half encode_fp16(__m512 value) {
-        // The zero-masked form with every lane on: GCC 12 warns about its own header inside the plain one.
         return reinterpret_cast<Lanes<kLanes>::Half>(
             _mm512_maskz_cvtps_ph(0xffff, value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     }

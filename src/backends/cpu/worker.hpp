@@ -66,4 +66,7 @@ private:
     int visible_[kRowTile] = {};  // keys that each row sees
 };
 
+// Runs a call with the functions of one instruction set, on as many threads as pay, at most the plan's.
+void run_threads(const core::DecodeCall& call, const TileKernels& kernels);
+
 }  // namespace flashmla::backends::cpu
