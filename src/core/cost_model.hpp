@@ -1,4 +1,5 @@
-// Bytes and FLOPs of one dense decode step, and the time that a device needs at least. Plan, run, bench and simulate share it.
+// Bytes and FLOPs of one dense decode step, and the time that a device needs at least. Plan, run, bench and simulate
+// share it.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace flashmla::core {
 
 // Memory traffic counts every tensor once, which is what a perfect kernel moves.
 struct DecodeCost {
-    double kv_bytes = 0;   // latent cache rows of all requests
+    double kv_bytes = 0;  // latent cache rows of all requests
     double q_bytes = 0;
     double out_bytes = 0;  // out and lse
     double flops = 0;      // a multiply-add is 2

@@ -1,7 +1,9 @@
-// The 16-bit and 8-bit floating-point formats of the library, to and from fp32, on the host (CPU kernels, oracle, tests).
+// The 16-bit and 8-bit floating-point formats of the library, to and from fp32, on the host (CPU kernels, oracle,
+// tests).
 //
-// Decoding is exact. Encoding rounds to nearest, ties to even; NaN stays NaN. Infinity: bf16 and fp16 keep it (and round to it
-// past their largest value), e4m3 has none and saturates at +-448, e8m0 has neither sign, zero nor infinity (see there).
+// Decoding is exact. Encoding rounds to nearest, ties to even; NaN stays NaN. Infinity: bf16 and fp16 keep it (and
+// round to it past their largest value), e4m3 has none and saturates at +-448, e8m0 has neither sign, zero nor infinity
+// (see there).
 #pragma once
 
 #include <cstdint>
@@ -50,7 +52,8 @@ FLASHMLA_HD constexpr std::uint32_t encode_magnitude(std::uint32_t magnitude) {
     constexpr std::uint32_t kSmallestNormal = std::uint32_t{127 - Format::kBias + 1} << 23;
     if (magnitude > kFloatInfinity) return Format::kNan;
     if (magnitude < kSmallestNormal) {
-        // Adding 2^23 subnormal units leaves the value in units, rounded by the fp32 addition itself, in the low mantissa bits.
+        // Adding 2^23 subnormal units leaves the value in units, rounded by the fp32 addition itself, in the low
+        // mantissa bits.
         constexpr std::uint32_t kUnits = std::uint32_t{127 - Format::kBias + 1 + kDropped} << 23;
         return float_bits(float_from_bits(magnitude) + float_from_bits(kUnits)) - kUnits;
     }
@@ -93,8 +96,8 @@ FLASHMLA_HD constexpr float e8m0_to_float(std::uint8_t code) {
     return float_from_bits(code == 255 ? kFloatInfinity | 0x400000 : std::uint32_t{code} << 23);
 }
 
-// The nearest power of two; 1.5 * 2^e lies between two and goes up. Positive values below 2^-127 give 2^-127. Zero, negative
-// values, infinity and what rounds past 2^127 have no code near them and give NaN.
+// The nearest power of two; 1.5 * 2^e lies between two and goes up. Positive values below 2^-127 give 2^-127. Zero,
+// negative values, infinity and what rounds past 2^127 have no code near them and give NaN.
 FLASHMLA_HD constexpr std::uint8_t float_to_e8m0(float value) {
     const std::uint32_t bits = float_bits(value);
     if (bits == 0 || bits >= kFloatInfinity) return 255;
@@ -124,7 +127,8 @@ constexpr double unit_roundoff(DType dtype) {
     return 0;
 }
 
-// Largest absolute error of rounding to the type near zero; bf16 and fp32 are taken to flush subnormals, which hardware may do.
+// Largest absolute error of rounding to the type near zero; bf16 and fp32 are taken to flush subnormals, which hardware
+// may do.
 constexpr double underflow_error(DType dtype) { return dtype == DType::kFloat16 ? 0x1p-25 : 0x1p-126; }
 
 }  // namespace flashmla::core

@@ -1,8 +1,8 @@
 // The algebra of a softmax computed in parts, and the conventions of its log-sum-exp. docs/numerics.md states them.
 //
 // Inside the library everything is base 2: a score is softmax_scale * log2(e) * (q . k), a partial result is the pair
-// (out, lse2) with lse2 = log2(sum 2^score), and a part without a key has lse2 = -inf. Callers see the natural-log LSE, and
-// +inf for a row without a key. Merging takes an infinity of either sign as "no key": weight 0.
+// (out, lse2) with lse2 = log2(sum 2^score), and a part without a key has lse2 = -inf. Callers see the natural-log LSE,
+// and +inf for a row without a key. Merging takes an infinity of either sign as "no key": weight 0.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,8 @@ inline constexpr float kLog2E = 1.44269504088896340736f;
 inline constexpr float kLn2 = 0.69314718055994530942f;
 inline constexpr float kFloatInf = std::numeric_limits<float>::infinity();
 
-// Scores seen so far: their reference maximum and sum of 2^(score - max). A kernel may let max lag behind the true maximum.
+// Scores seen so far: their reference maximum and sum of 2^(score - max). A kernel may let max lag behind the true
+// maximum.
 struct SoftmaxState {
     float max = -kFloatInf;
     float sum = 0;
@@ -51,7 +52,8 @@ FLASHMLA_HD float max_lse2(float a, float b) {
 // Unnormalised weight of a partial result in a merge whose largest LSE is `max`.
 FLASHMLA_HD float partial_weight(float lse2, float max) { return is_empty_lse(lse2) ? 0.0f : exp2f(lse2 - max); }
 
-// sum + weight * value, except that a weight of 0 never meets the value: 0 * NaN is NaN, and an empty part holds garbage.
+// sum + weight * value, except that a weight of 0 never meets the value: 0 * NaN is NaN, and an empty part holds
+// garbage.
 FLASHMLA_HD float add_weighted(float sum, float weight, float value) {
     return weight == 0.0f ? sum : sum + weight * value;
 }

@@ -36,8 +36,8 @@ double softmax_scale(const DecodeArgs& args) {
 std::int64_t visible_keys(const DecodeArgs& args, const Row& row) {
     const std::int64_t length = request_length(args, row.request);
     if (!args.causal) return length;
-    // The last of the s_q query tokens sees every key; each one before it sees one less. Spelled out here, apart from the
-    // function that the kernels share, so that an error there cannot hide.
+    // The last of the s_q query tokens sees every key; each one before it sees one less. Spelled out here, apart from
+    // the function that the kernels share, so that an error there cannot hide.
     const std::int64_t tokens_after = args.q.shape[1] - 1 - row.token;
     return std::max<std::int64_t>(0, length - tokens_after);
 }
@@ -49,7 +49,8 @@ RowResult decode_row(const DecodeArgs& args, const Row& row) {
     const std::vector<double> query = load_query(args, row);
     const double scale = softmax_scale(args);
 
-    RowResult result{.scores = {}, .max_logit = -kInfinity, .lse = kInfinity, .out = std::vector<double>(args.out.shape[3])};
+    RowResult result{
+        .scores = {}, .max_logit = -kInfinity, .lse = kInfinity, .out = std::vector<double>(args.out.shape[3])};
     if (count == 0) return result;
 
     result.scores.reserve(count);
@@ -71,7 +72,7 @@ RowResult decode_row(const DecodeArgs& args, const Row& row) {
     return result;
 }
 
-DecodeResult decode(const DecodeArgs& args) {
+DecodeResult decode_all(const DecodeArgs& args) {
     const auto& [b, s_q, h_q, d_v] = args.out.shape;
     DecodeResult result{std::vector<double>(b * s_q * h_q * d_v), std::vector<double>(b * h_q * s_q)};
     for (std::int64_t i = 0; i < b; ++i) {

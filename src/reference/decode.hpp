@@ -1,14 +1,14 @@
 // The executable specification of dense decode: double precision, plain loops, one query row at a time.
 //
-// It takes the same arguments as the library, reads CPU memory, and never touches a key that the row does not see. Its own
-// rounding is of the order of 1e-13, far below anything it is compared with.
+// It takes the same arguments as the library, reads CPU memory, and never touches a key that the row does not see. Its
+// own rounding is of the order of 1e-13, far below anything it is compared with.
 #pragma once
 
 #include <span>
 #include <vector>
 
 #include "flashmla/decode.hpp"
-#include "reference/paged_keys.hpp"
+#include "reference/tensor_access.hpp"
 
 namespace flashmla::reference {
 
@@ -38,7 +38,7 @@ struct DecodeResult {
     std::vector<double> lse;  // (b, h_q, s_q), contiguous
 };
 
-DecodeResult decode(const DecodeArgs& args);
+DecodeResult decode_all(const DecodeArgs& args);
 
 // A result over some of the keys of one row. lse = +inf or -inf means no key, and out is not read then.
 struct Partial {

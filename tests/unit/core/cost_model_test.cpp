@@ -56,9 +56,7 @@ TEST(CostModel, RooflineTakesTheSlowerOfTheTwo) {
     EXPECT_FALSE(roofline(1e9, 1e12, device).memory_bound());
 }
 
-TEST(CostModel, UnknownRatesDoNotBind) {
-    EXPECT_EQ(roofline(1e9, 1e9, DeviceInfo{}).seconds(), 0);
-}
+TEST(CostModel, UnknownRatesDoNotBind) { EXPECT_EQ(roofline(1e9, 1e9, DeviceInfo{}).seconds(), 0); }
 
 }  // namespace
 }  // namespace flashmla::core

@@ -14,8 +14,9 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // What a sign, a biased exponent and a mantissa mean.
 double defined_value(int sign, int exponent, int mantissa, int mantissa_bits, int bias) {
-    const double magnitude = exponent == 0 ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
-                                           : std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+    const double magnitude = exponent == 0
+                                 ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
+                                 : std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
     return sign ? -magnitude : magnitude;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "core/float_formats.hpp"
 #include "core/problem.hpp"
@@ -17,10 +18,27 @@ struct Row {
     std::int64_t head = 0;
 };
 
+// "request 0, token 1, head 2"
+inline std::string describe(const Row& row) {
+    return "request " + std::to_string(row.request) + ", token " + std::to_string(row.token) + ", head " +
+           std::to_string(row.head);
+}
+
 inline const std::uint16_t* data_16bit(const TensorView& view) { return static_cast<const std::uint16_t*>(view.data); }
 
 inline const std::uint16_t* query_row(const DecodeArgs& args, const Row& row) {
-    return data_16bit(args.q) + row.request * args.q.stride[0] + row.token * args.q.stride[1] + row.head * args.q.stride[2];
+    return data_16bit(args.q) + row.request * args.q.stride[0] + row.token * args.q.stride[1] +
+           row.head * args.q.stride[2];
+}
+
+inline std::uint16_t* stored_out(const DecodeArgs& args, const Row& row) {
+    return static_cast<std::uint16_t*>(args.out.data) + row.request * args.out.stride[0] +
+           row.token * args.out.stride[1] + row.head * args.out.stride[2];
+}
+
+inline float& stored_lse(const DecodeArgs& args, const Row& row) {
+    return static_cast<float*>(args.lse.data)[row.request * args.lse.stride[0] + row.head * args.lse.stride[1] +
+                                              row.token * args.lse.stride[2]];
 }
 
 inline int request_length(const DecodeArgs& args, std::int64_t request) {

@@ -1,0 +1,71 @@
+#include "reference/case_data.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/float_formats.hpp"
+
+namespace flashmla::reference {
+namespace {
+
+constexpr double kLever = 8;
+constexpr int kRiseKeys = 16;  // so many keys of a rising request lift the maximum
+
+}  // namespace
+
+CaseData::CaseData(const DecodeSpec& spec)
+    : spec_(spec),
+      scale_(spec.has_softmax_scale ? spec.softmax_scale : 1 / std::sqrt(static_cast<double>(spec.d_qk))) {}
+
+double CaseData::background_std(std::int64_t request) const {
+    if (spec_.keys != KeyOrder::kRising) return spec_.logit_std;
+    // A tenth of the climb of kRiseKeys keys: noise never hides the climb (its tails end at 3.46 deviations).
+    const double keys = std::max(spec_.lengths[request], kRiseKeys);
+    return 0.1 * 2 * std::numbers::sqrt3 * spec_.logit_std * kRiseKeys / keys;
+}
+
+double CaseData::ordered_logit(std::int64_t request, std::int64_t key) const {
+    const std::int64_t length = spec_.lengths[request];
+    switch (spec_.keys) {
+        case KeyOrder::kRandom: return 0;
+        case KeyOrder::kDominantLast: return key == length - 1 ? 20 + 6 * spec_.logit_std : 0;
+        case KeyOrder::kRising: {
+            // A ramp over [-1, 1] has deviation 1 / sqrt(3).
+            const double position = length > 1 ? 2 * static_cast<double>(key) / static_cast<double>(length - 1) - 1 : 0;
+            return std::numbers::sqrt3 * spec_.logit_std * position;
+        }
+    }
+    return 0;
+}
+
+void CaseData::write_query(Random& random, std::int64_t request, std::uint16_t* row) const {
+    const double divisor = std::abs(scale_) * std::sqrt(static_cast<double>(spec_.d_qk));
+    const auto q_std = static_cast<float>(divisor > 0 ? background_std(request) / divisor : 1);
+    for (std::int64_t i = 0; i < spec_.d_qk; ++i) row[i] = core::encode_16bit(spec_.dtype, q_std * random.normal());
+    if (spec_.keys == KeyOrder::kRandom) return;
+    row[spec_.d_qk - 2] = row[spec_.d_qk - 1] = core::encode_16bit(spec_.dtype, kLever);
+}
+
+void CaseData::write_key(Random& random, std::int64_t request, std::int64_t key, std::uint16_t* row) const {
+    for (std::int64_t i = 0; i < spec_.d_qk; ++i) row[i] = core::encode_16bit(spec_.dtype, random.normal());
+    if (spec_.keys == KeyOrder::kRandom) return;
+    const auto wanted = static_cast<float>(scale_ != 0 ? ordered_logit(request, key) / (scale_ * kLever) : 0);
+    std::uint16_t* lever = row + spec_.d_qk - 2;
+    lever[0] = core::encode_16bit(spec_.dtype, wanted);
+    lever[1] = core::encode_16bit(spec_.dtype, wanted - core::decode_16bit(spec_.dtype, lever[0]));
+}
+
+std::uint16_t poison_code(Poison poison, DType dtype) {
+    const std::uint16_t infinity = dtype == DType::kBFloat16 ? 0x7f80 : 0x7c00;
+    switch (poison) {
+        case Poison::kNan: return infinity | 0x0001;
+        case Poison::kInfinity: return infinity;
+        case Poison::kMinusInfinity: return infinity | 0x8000;
+        case Poison::kAllOnes: return 0xffff;
+        case Poison::kZero: return 0;
+    }
+    return 0;
+}
+
+}  // namespace flashmla::reference

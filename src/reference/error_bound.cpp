@@ -1,0 +1,86 @@
+#include "reference/error_bound.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace flashmla::reference {
+namespace {
+
+constexpr double kUnit = 0x1p-24;       // fp32
+constexpr double kExp2Error = 0x1p-22;  // relative, of one 2^x; what backends must keep to
+constexpr double kLog2Error = 0x1p-21;  // absolute, in the natural LSE
+constexpr int kKeysPerRescale = 16;     // a backend rescales at most once in so many keys
+
+// Relative error of `count` roundings of size `unit` in a row.
+double rounded(double count, double unit) { return std::expm1(count * unit / (1 - unit)); }
+
+// Two relative errors on top of each other.
+double both(double a, double b) { return a + b + a * b; }
+
+// What all terms of one row have in common.
+struct RowFacts {
+    double keys;
+    double rescales;
+    double largest;  // max |logit| + log(keys): no reference maximum and no LSE of a part is larger
+    double sum;      // sum of exp(logit - max)
+};
+
+RowFacts facts_of(const RowResult& exact) {
+    RowFacts facts{static_cast<double>(exact.scores.size()), 0, 0, std::exp(exact.lse - exact.max_logit)};
+    facts.rescales = std::ceil(facts.keys / kKeysPerRescale) + 1;
+    for (const Score& score : exact.scores) facts.largest = std::max(facts.largest, std::abs(score.logit));
+    facts.largest += std::log(facts.keys);
+    return facts;
+}
+
+// Relative error of a key's weight before it is rounded. The numerator and the normalising sum share it.
+double weight_error(const Score& score, std::size_t d_qk, const RowFacts& facts, const RoundingModel& model) {
+    const double dot = rounded(static_cast<double>(d_qk) + 1, model.addition) * score.magnitude;
+    const double arguments = 8 * kUnit * (std::abs(score.logit) + facts.largest);
+    return std::expm1(dot + arguments + (facts.rescales + 2) * kExp2Error + kLog2Error);
+}
+
+}  // namespace
+
+RowBound error_bound(const DecodeArgs& args, const Row& row, const RowResult& exact, const RoundingModel& model) {
+    RowBound bound{std::vector<double>(exact.out.size()), 0};
+    if (exact.scores.empty()) return bound;
+
+    const std::int64_t heads_per_kv = args.q.shape[2] / args.k_cache.shape[2];
+    const PagedKeys keys(args, row.request, row.head / heads_per_kv);
+    const RowFacts facts = facts_of(exact);
+    const double adding = rounded(facts.keys + facts.rescales + 4, model.addition);
+    const double weight_unit = core::unit_roundoff(model.weights);
+    const double numerator = both(both(adding, weight_unit), core::unit_roundoff(model.partials));
+    const double denominator = model.sum_of_rounded_weights ? both(adding, weight_unit) : adding;
+
+    double sum_error = 0;
+    for (std::size_t j = 0; j < exact.scores.size(); ++j) {
+        const double scaled = std::exp(exact.scores[j].logit - exact.max_logit);
+        const double underflow = std::min(core::underflow_error(model.weights), scaled);
+        const double error = weight_error(exact.scores[j], args.q.shape[3], facts, model);
+        const double term = (scaled * both(error, numerator) + underflow) / facts.sum;
+        sum_error += (scaled * both(error, denominator) + underflow) / facts.sum;
+        const std::uint16_t* value = keys.row(static_cast<std::int64_t>(j));
+        for (std::size_t d = 0; d < bound.out.size(); ++d) {
+            bound.out[d] += term * std::abs(core::decode_16bit(args.k_cache.dtype, value[d]));
+        }
+    }
+    if (sum_error >= 0.5) {
+        std::fill(bound.out.begin(), bound.out.end(), std::numeric_limits<double>::infinity());
+        bound.lse = std::numeric_limits<double>::infinity();
+        return bound;
+    }
+    const double stored = both(rounded(4, kUnit), core::unit_roundoff(args.out.dtype));
+    const double stored_underflow = core::underflow_error(args.out.dtype) + core::underflow_error(model.partials);
+    for (std::size_t d = 0; d < bound.out.size(); ++d) {
+        const double magnitude = std::abs(exact.out[d]);
+        const double computed = (bound.out[d] + magnitude * sum_error) / (1 - sum_error);
+        bound.out[d] = computed + stored * (magnitude + computed) + stored_underflow;
+    }
+    bound.lse = -std::log1p(-sum_error) + 8 * kUnit * facts.largest + kLog2Error;
+    return bound;
+}
+
+}  // namespace flashmla::reference

@@ -1,0 +1,35 @@
+// How far a correct kernel may be from the oracle, row by row, from the data and the kernel's rounding points alone.
+// docs/numerics.md derives every term; no test has a tolerance of its own.
+#pragma once
+
+#include <vector>
+
+#include "reference/decode.hpp"
+
+namespace flashmla::reference {
+
+// Where a kernel rounds.
+struct RoundingModel {
+    DType weights = DType::kFloat32;      // the softmax weights, before they multiply the values
+    bool sum_of_rounded_weights = false;  // the normalising sum adds the weights after that rounding
+    DType partials = DType::kFloat32;     // the normalised results of splits, before the merge
+    double addition =
+        0x1p-24;  // relative error of one fp32 addition: half a unit when it rounds, a whole one when it cuts
+};
+
+// Products and sums in fp32, as the CPU paths without 16-bit products work.
+constexpr RoundingModel fp32_model() { return {}; }
+
+// 16-bit weights with fp32 sums, as matrix units work; their additions may cut instead of round.
+constexpr RoundingModel matrix_unit_model(DType dtype) { return {.weights = dtype, .addition = 0x1p-23}; }
+
+struct RowBound {
+    std::vector<double> out;  // d_v: |out - exact| <= out[d], rounding of the stored value included
+    double lse = 0;           // |lse - exact| <= lse; 0 for a row without a visible key
+};
+
+// `exact` is decode_row's result for the row. Infinite bounds mean that the data cannot be resolved in the model's
+// precision.
+RowBound error_bound(const DecodeArgs& args, const Row& row, const RowResult& exact, const RoundingModel& model);
+
+}  // namespace flashmla::reference
