@@ -20,7 +20,7 @@ CaseData::CaseData(const DecodeSpec& spec)
 
 double CaseData::background_std(std::int64_t request) const {
     if (spec_.keys != KeyOrder::kRising) return spec_.logit_std;
-    // A tenth of the climb of kRiseKeys keys: noise never hides the climb (its tails end at 3.46 deviations).
+    // A tenth of the climb of kRiseKeys keys: noise never hides the climb (its tails end at 4.33 deviations).
     const double keys = std::max(spec_.lengths[request], kRiseKeys);
     return 0.1 * 2 * std::numbers::sqrt3 * spec_.logit_std * kRiseKeys / keys;
 }

@@ -82,7 +82,7 @@ DecodeSpec random_spec(std::uint64_t seed, int max_length, int max_rows) {
     spec.seed = seed;
     spec.dtype = random.chance(0.5) ? DType::kBFloat16 : DType::kFloat16;
     constexpr std::int64_t kDims[][2] = {{576, 512}, {576, 512}, {512, 512}, {320, 256}};
-    const auto& dims = kDims[random.bits() % 4];
+    const auto& dims = kDims[random.between(0, 3)];
     spec.d_qk = dims[0];
     spec.d_v = dims[1];
     constexpr std::int64_t kPageSizes[] = {64, 64, 64, 1, 2, 16, 32, 61, 69, 128, 256};

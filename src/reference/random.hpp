@@ -1,44 +1,50 @@
-// A small seeded generator whose numbers are the same on every platform (the standard distributions are not).
+// A running sequence of seeded random numbers, for code that draws them one after the other.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+
+#include "core/random.hpp"
 
 namespace flashmla::reference {
 
 class Random {
 public:
-    explicit Random(std::uint64_t seed) : state_(seed) {}
+    explicit Random(std::uint64_t seed) : seed_(seed) {}
 
-    // SplitMix64: a counter through a 64-bit mixing function.
-    std::uint64_t bits() {
-        std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-        return z ^ (z >> 31);
-    }
+    std::uint64_t bits() { return core::random_bits(seed_, index_++); }
 
     // Uniform in [low, high], both included.
     std::int64_t between(std::int64_t low, std::int64_t high) {
-        return low + static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(high - low + 1));
+        const auto count = static_cast<std::uint64_t>(high - low + 1);
+        return low + static_cast<std::int64_t>(core::random_below(seed_, index_++, count));
     }
 
-    bool chance(double probability) { return static_cast<double>(bits() >> 11) * 0x1p-53 < probability; }
+    bool chance(double probability) { return core::random_unit(seed_, index_++) < probability; }
 
     template <class T, std::size_t N>
     T pick(const T (&choices)[N]) {
-        return choices[bits() % N];
+        return choices[core::random_below(seed_, index_++, N)];
     }
 
-    // Mean 0, standard deviation 1, close to normal: the sum of four 16-bit uniforms, so that the tails end at 3.46.
+    // Standard normal, magnitude at most 4.33.
     float normal() {
-        const std::uint64_t z = bits();
-        const auto sum = static_cast<std::int32_t>((z & 0xffff) + (z >> 16 & 0xffff) + (z >> 32 & 0xffff) + (z >> 48));
-        constexpr float kDeviation = 37837.22f;  // 2^16 / sqrt(3)
-        return static_cast<float>(sum - 2 * 0xffff) / kDeviation;
+        static const core::NormalQuantiles quantiles;
+        if (left_ == 0) {
+            pool_ = bits();
+            left_ = 4;
+        }
+        const auto code = static_cast<std::uint16_t>(pool_);
+        pool_ >>= 16;
+        --left_;
+        return quantiles.quantile(code);
     }
 
 private:
-    std::uint64_t state_;
+    std::uint64_t seed_;
+    std::uint64_t index_ = 0;
+    std::uint64_t pool_ = 0;  // bits of normal() not yet used
+    int left_ = 0;
 };
 
 }  // namespace flashmla::reference
