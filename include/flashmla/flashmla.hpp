@@ -5,6 +5,7 @@
 #include "flashmla/catalog.hpp"
 #include "flashmla/decode.hpp"
 #include "flashmla/device.hpp"
+#include "flashmla/explain.hpp"
 #include "flashmla/plan.hpp"
 #include "flashmla/simulator.hpp"
 #include "flashmla/status.hpp"

@@ -9,6 +9,10 @@
 // visit_cost (a worker that starts inside a unit pays one visit more than its places), and no schedule costs less than
 // L / P.
 //
+// Batch-invariant mode (chunk_tiles > 0): a unit is cut at multiples of chunk_tiles only, each chunk is a piece of its
+// own and pays its own visit on the line. A cut moves back to the start of its chunk, hence T + visit_cost +
+// chunk_tiles - 1.
+//
 // Everything here is a pure function of lengths, usable on both sides: the host planner walks the line serially, a
 // kernel's prologue finds its own two cuts with a parallel prefix sum over `request_cost`. Nothing else may decide who
 // does what.
@@ -52,17 +56,21 @@ FLASHMLA_HD int unit_key_tiles(const WorkShape& w, int len, int unit) {
     return key_tiles(keys);
 }
 
+// Places on the line that a unit with `tiles` key tiles takes: one visit, or one a chunk, and the tiles.
+FLASHMLA_HD std::int64_t unit_cost(const WorkShape& w, int tiles) {
+    const int visits = w.chunk_tiles > 0 ? core::max_of(1, core::ceil_div(tiles, w.chunk_tiles)) : 1;
+    return static_cast<std::int64_t>(visits) * w.visit_cost + tiles;
+}
+
 // Places on the line that a request takes.
 FLASHMLA_HD std::int64_t request_cost(const WorkShape& w, int len) {
-    if (!w.causal || w.rows.s_q == 1) {
-        return static_cast<std::int64_t>(w.units()) * (w.visit_cost + key_tiles(len));
-    }
+    if (!w.causal || w.rows.s_q == 1) return w.units() * unit_cost(w, key_tiles(len));
     std::int64_t cost = 0;
-    for (int group = 0; group < w.groups(); ++group) cost += w.visit_cost + unit_key_tiles(w, len, group);
+    for (int group = 0; group < w.groups(); ++group) cost += unit_cost(w, unit_key_tiles(w, len, group));
     return cost * w.h_kv;
 }
 
-// A worker's share in places of the line. At least 1, so that positions increase strictly.
+// A worker's share T in places of the line. At least 1, so that positions increase strictly.
 FLASHMLA_HD std::int64_t worker_share(const WorkShape& w, std::int64_t line_length, int workers) {
     return core::max_of<std::int64_t>(1, core::ceil_div<std::int64_t>(line_length - w.visit_cost, workers));
 }
@@ -89,22 +97,22 @@ FLASHMLA_HD bool before(const Cut& a, const Cut& b) {
 // The cut at `offset` places into a request, 0 <= offset < request_cost.
 FLASHMLA_HD Cut cut_in_request(const WorkShape& w, int len, int request, std::int64_t offset) {
     int unit = 0;
-    int tiles = 0;
     if (!w.causal || w.rows.s_q == 1) {
-        tiles = key_tiles(len);
-        const std::int64_t unit_cost = w.visit_cost + tiles;
-        unit = static_cast<int>(offset / unit_cost);
-        offset -= unit * unit_cost;
+        const std::int64_t cost = unit_cost(w, key_tiles(len));
+        unit = static_cast<int>(offset / cost);
+        offset -= unit * cost;
     } else {
-        tiles = unit_key_tiles(w, len, unit);
-        while (offset >= w.visit_cost + tiles) {
-            offset -= w.visit_cost + tiles;
-            tiles = unit_key_tiles(w, len, ++unit);
+        std::int64_t cost = unit_cost(w, unit_key_tiles(w, len, unit));
+        while (offset >= cost) {
+            offset -= cost;
+            cost = unit_cost(w, unit_key_tiles(w, len, ++unit));
         }
     }
-    int tile = static_cast<int>(core::max_of<std::int64_t>(0, offset - w.visit_cost));
-    if (w.chunk_tiles > 0) tile -= tile % w.chunk_tiles;
-    return {request, unit, tile};
+    if (w.chunk_tiles > 0) {
+        const int chunk = static_cast<int>(offset / (w.visit_cost + w.chunk_tiles));
+        return {request, unit, chunk * w.chunk_tiles};
+    }
+    return {request, unit, static_cast<int>(core::max_of<std::int64_t>(0, offset - w.visit_cost))};
 }
 
 // A contiguous run of key tiles of one unit: what a worker does between two visits.
@@ -113,7 +121,8 @@ struct Piece {
     int unit = 0;
     int tile_begin = 0;
     int tile_end = 0;  // half-open; begin == end only for a unit that sees no key
-    int slot = -1;     // partial-result slot, or -1 when the piece is the whole unit and is written straight to out
+    std::int64_t slot =
+        -1;  // partial-result slot, or -1 when the piece is the whole unit and is written straight to out
 };
 
 // Slots of the balanced schedule: a worker leaves at most two partial pieces, one entered by it, one left to its
@@ -122,8 +131,8 @@ FLASHMLA_HD int entered_slot(int worker) { return 2 * worker; }
 FLASHMLA_HD int left_slot(int worker) { return 2 * worker + 1; }
 
 // Slots of the batch-invariant schedule: chunk c of a unit, for tables that allow `max_chunks` chunks a unit.
-FLASHMLA_HD int chunk_slot(const WorkShape& w, int request, int unit, int chunk, int max_chunks) {
-    return (request * w.units() + unit) * max_chunks + chunk;
+FLASHMLA_HD std::int64_t chunk_slot(const WorkShape& w, int request, int unit, int chunk, int max_chunks) {
+    return (static_cast<std::int64_t>(request) * w.units() + unit) * max_chunks + chunk;
 }
 
 // The piece that starts at `at` for the worker that owns [.., end); `at` must lie before `end`.

@@ -1,0 +1,57 @@
+#include "plan/schedule_table.hpp"
+
+#include <algorithm>
+
+namespace flashmla::plan {
+
+std::int64_t line_length(const WorkShape& w, std::span<const int> lengths) {
+    std::int64_t length = 0;
+    for (int len : lengths) length += request_cost(w, len);
+    return length;
+}
+
+std::vector<Cut> worker_cuts(const WorkShape& w, std::span<const int> lengths, int workers) {
+    const std::int64_t share = worker_share(w, line_length(w, lengths), workers);
+    // Workers that start at or past the end of the line have nothing to do.
+    const Cut end{static_cast<int>(lengths.size()), 0, 0};
+    std::vector<Cut> cuts(static_cast<std::size_t>(workers) + 1, end);
+    int worker = 0;
+    std::int64_t start = 0;
+    for (int request = 0; request < end.request && worker < workers; ++request) {
+        const int len = lengths[static_cast<std::size_t>(request)];
+        const std::int64_t next = start + request_cost(w, len);
+        for (; worker < workers && worker_position(w, share, worker) < next; ++worker) {
+            cuts[static_cast<std::size_t>(worker)] =
+                cut_in_request(w, len, request, worker_position(w, share, worker) - start);
+        }
+        start = next;
+    }
+    return cuts;
+}
+
+std::int64_t cost_bound(const WorkShape& w, std::int64_t line_length, int workers) {
+    return worker_share(w, line_length, workers) + w.visit_cost + std::max(0, w.chunk_tiles - 1);
+}
+
+ScheduleStats schedule_stats(const WorkShape& w, std::span<const int> lengths, std::span<const Cut> cuts,
+                             int max_chunks) {
+    const int workers = static_cast<int>(cuts.size()) - 1;
+    ScheduleStats stats;
+    stats.line_length = line_length(w, lengths);
+    stats.cost_bound = cost_bound(w, stats.line_length, workers);
+    std::int64_t total = 0;
+    for (int worker = 0; worker < workers; ++worker) {
+        std::int64_t cost = 0;
+        for_each_piece(w, lengths, cuts, worker, max_chunks, [&](const Piece& piece) {
+            cost += w.visit_cost + piece.tile_end - piece.tile_begin;
+            ++stats.pieces;
+            stats.partial_pieces += piece.slot >= 0;
+        });
+        stats.max_cost = std::max(stats.max_cost, cost);
+        total += cost;
+    }
+    stats.mean_cost = static_cast<double>(total) / workers;
+    return stats;
+}
+
+}  // namespace flashmla::plan
