@@ -48,12 +48,14 @@ std::optional<std::int64_t> span_bytes(const TensorView& view) {
 // Sufficient, and necessary for every layout that comes from slicing and permuting a packed tensor: from the smallest
 // stride up, each axis steps over everything below it.
 bool may_overlap(const TensorView& view) {
-    std::array<int, kMaxRank> order{};
+    std::array<int, kMaxRank> order{};  // axes with more than one element, by stride
     int axes = 0;
     for (int axis = 0; axis < view.rank; ++axis) {
-        if (view.shape[axis] > 1) order[axes++] = axis;
+        if (view.shape[axis] < 2) continue;
+        int place = axes++;
+        for (; place > 0 && view.stride[order[place - 1]] > view.stride[axis]; --place) order[place] = order[place - 1];
+        order[place] = axis;
     }
-    std::sort(order.begin(), order.begin() + axes, [&](int a, int b) { return view.stride[a] < view.stride[b]; });
     std::int64_t reach = 0;
     for (int i = 0; i < axes; ++i) {
         if (view.stride[order[i]] <= reach) return true;

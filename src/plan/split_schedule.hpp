@@ -75,7 +75,7 @@ FLASHMLA_HD std::int64_t worker_share(const WorkShape& w, std::int64_t line_leng
     return core::max_of<std::int64_t>(1, core::ceil_div<std::int64_t>(line_length - w.visit_cost, workers));
 }
 
-// Where worker w starts. The first one also owns the first visit, so that equal shares of one request are equal in key
+// Where worker w starts. The first one also owns the first visit, so that equal shares of one request are equal in
 // tiles.
 FLASHMLA_HD std::int64_t worker_position(const WorkShape& w, std::int64_t share, int worker) {
     return worker == 0 ? 0 : w.visit_cost + share * worker;
@@ -120,13 +120,11 @@ struct Piece {
     int request = 0;
     int unit = 0;
     int tile_begin = 0;
-    int tile_end = 0;  // half-open; begin == end only for a unit that sees no key
-    std::int64_t slot =
-        -1;  // partial-result slot, or -1 when the piece is the whole unit and is written straight to out
+    int tile_end = 0;        // half-open; begin == end only for a unit that sees no key
+    std::int64_t slot = -1;  // of the partial result; -1: the whole unit, written straight to out
 };
 
-// Slots of the balanced schedule: a worker leaves at most two partial pieces, one entered by it, one left to its
-// successor.
+// Slots of the balanced schedule: a worker has at most two partial pieces, one entered midway and one left midway.
 FLASHMLA_HD int entered_slot(int worker) { return 2 * worker; }
 FLASHMLA_HD int left_slot(int worker) { return 2 * worker + 1; }
 
