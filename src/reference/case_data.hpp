@@ -1,8 +1,9 @@
 // The numbers of a case: queries and keys whose logits have the wanted spread and order.
 //
-// Logits of random data have standard deviation |scale| * q_std * sqrt(d_qk) for keys of deviation 1. An order is put
-// on top through two columns: every query row holds kLever in the last two, every key the wanted logit over (scale *
-// kLever), split into a rounded part and the rounding error, so that 16-bit keys still tell thousands of steps apart.
+// Logits of random data have standard deviation close to |scale| * q_std * sqrt(d_qk) for keys of deviation 1. An order
+// is put on top through two columns: every query row holds kLever in the last two, every key the wanted logit over
+// (scale * kLever), split into a rounded part and the rounding error, so that 16-bit keys still tell thousands of steps
+// apart.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@ public:
 
 private:
     double background_std(std::int64_t request) const;
+    double position(std::int64_t request, std::int64_t key) const;
     double ordered_logit(std::int64_t request, std::int64_t key) const;
 
     const DecodeSpec& spec_;

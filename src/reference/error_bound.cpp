@@ -20,17 +20,23 @@ double both(double a, double b) { return a + b + a * b; }
 
 // What all terms of one row have in common.
 struct RowFacts {
-    double keys;
-    double rescales;
-    double largest;  // max |logit| + log(keys): no reference maximum and no LSE of a part is larger
-    double sum;      // sum of exp(logit - max)
+    double sums;      // fp32 additions that a key's contribution passes through
+    double rescales;  // multiplications by a power of two computed from maxima
+    double largest;   // max |logit| + log(keys): no reference maximum and no LSE of a part is larger
+    double sum;       // sum of exp(logit - max)
 };
 
-RowFacts facts_of(const RowResult& exact) {
-    RowFacts facts{static_cast<double>(exact.scores.size()), 0, 0, std::exp(exact.lse - exact.max_logit)};
-    facts.rescales = std::ceil(facts.keys / kKeysPerRescale) + 1;
-    for (const Score& score : exact.scores) facts.largest = std::max(facts.largest, std::abs(score.logit));
-    facts.largest += std::log(facts.keys);
+RowFacts facts_of(const RowResult& exact, const RoundingModel& model) {
+    const auto keys = static_cast<std::int64_t>(exact.scores.size());
+    const std::int64_t part = std::min(keys, model.longest_sum);
+    const std::int64_t parts = core::ceil_div(keys, part);
+    RowFacts facts{.sums = static_cast<double>(part + parts),
+                   .rescales = static_cast<double>(core::ceil_div<std::int64_t>(part, kKeysPerRescale) + 1),
+                   .largest = std::log(static_cast<double>(keys)),
+                   .sum = std::exp(exact.lse - exact.max_logit)};
+    double largest_logit = 0;
+    for (const Score& score : exact.scores) largest_logit = std::max(largest_logit, std::abs(score.logit));
+    facts.largest += largest_logit;
     return facts;
 }
 
@@ -49,22 +55,27 @@ RowBound error_bound(const DecodeArgs& args, const Row& row, const RowResult& ex
 
     const std::int64_t heads_per_kv = args.q.shape[2] / args.k_cache.shape[2];
     const PagedKeys keys(args, row.request, row.head / heads_per_kv);
-    const RowFacts facts = facts_of(exact);
-    const double adding = rounded(facts.keys + facts.rescales + 4, model.addition);
+    const RowFacts facts = facts_of(exact, model);
+    const double adding = rounded(facts.sums + facts.rescales + 4, model.addition);
     const double weight_unit = core::unit_roundoff(model.weights);
-    const double numerator = both(both(adding, weight_unit), core::unit_roundoff(model.partials));
-    const double denominator = model.sum_of_rounded_weights ? both(adding, weight_unit) : adding;
+    const bool shared = model.sum_of_rounded_weights;
+    const double numerator = both(adding, both(shared ? 0 : weight_unit, core::unit_roundoff(model.partials)));
 
-    double sum_error = 0;
+    double sum_error = 0;  // relative, of the normalising sum
     for (std::size_t j = 0; j < exact.scores.size(); ++j) {
         const double scaled = std::exp(exact.scores[j].logit - exact.max_logit);
-        const double underflow = std::min(core::underflow_error(model.weights), scaled);
-        const double error = weight_error(exact.scores[j], args.q.shape[3], facts, model);
-        const double term = (scaled * both(error, numerator) + underflow) / facts.sum;
-        sum_error += (scaled * both(error, denominator) + underflow) / facts.sum;
-        const std::uint16_t* value = keys.row(static_cast<std::int64_t>(j));
+        const double weight = scaled / facts.sum;
+        const double underflow = std::min(core::underflow_error(model.weights), scaled) / facts.sum;
+        const double before = weight_error(exact.scores[j], args.q.shape[3], facts, model);
+        const double in_both = weight * (shared ? both(before, weight_unit) : before) + (shared ? underflow : 0);
+        const double in_values = (weight + in_both) * numerator + (shared ? 0 : underflow);
+        const double in_sum = (weight + in_both) * adding;
+        sum_error += in_both + in_sum;
+        const std::uint16_t* codes = keys.row(static_cast<std::int64_t>(j));
         for (std::size_t d = 0; d < bound.out.size(); ++d) {
-            bound.out[d] += term * std::abs(core::decode_16bit(args.k_cache.dtype, value[d]));
+            const double value = core::decode_16bit(args.k_cache.dtype, codes[d]);
+            bound.out[d] += in_both * std::abs(value - exact.out[d]) + in_values * std::abs(value) +
+                            in_sum * std::abs(exact.out[d]);
         }
     }
     if (sum_error >= 0.5) {
@@ -76,7 +87,7 @@ RowBound error_bound(const DecodeArgs& args, const Row& row, const RowResult& ex
     const double stored_underflow = core::underflow_error(args.out.dtype) + core::underflow_error(model.partials);
     for (std::size_t d = 0; d < bound.out.size(); ++d) {
         const double magnitude = std::abs(exact.out[d]);
-        const double computed = (bound.out[d] + magnitude * sum_error) / (1 - sum_error);
+        const double computed = bound.out[d] / (1 - sum_error);
         bound.out[d] = computed + stored * (magnitude + computed) + stored_underflow;
     }
     bound.lse = -std::log1p(-sum_error) + 8 * kUnit * facts.largest + kLog2Error;

@@ -2,26 +2,34 @@
 // docs/numerics.md derives every term; no test has a tolerance of its own.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "reference/decode.hpp"
 
 namespace flashmla::reference {
 
+inline constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
 // Where a kernel rounds.
 struct RoundingModel {
     DType weights = DType::kFloat32;      // the softmax weights, before they multiply the values
     bool sum_of_rounded_weights = false;  // the normalising sum adds the weights after that rounding
     DType partials = DType::kFloat32;     // the normalised results of splits, before the merge
-    double addition =
-        0x1p-24;  // relative error of one fp32 addition: half a unit when it rounds, a whole one when it cuts
+    // Keys that one running fp32 sum takes before it is merged with others.
+    std::int64_t longest_sum = kNoLimit;
+    // Relative error of one fp32 addition: half a unit when it rounds, a whole one when it cuts.
+    double addition = 0x1p-24;
 };
 
 // Products and sums in fp32, as the CPU paths without 16-bit products work.
-constexpr RoundingModel fp32_model() { return {}; }
+constexpr RoundingModel fp32_model(std::int64_t longest_sum = kNoLimit) { return {.longest_sum = longest_sum}; }
 
 // 16-bit weights with fp32 sums, as matrix units work; their additions may cut instead of round.
-constexpr RoundingModel matrix_unit_model(DType dtype) { return {.weights = dtype, .addition = 0x1p-23}; }
+constexpr RoundingModel matrix_unit_model(DType dtype, std::int64_t longest_sum = kNoLimit) {
+    return {.weights = dtype, .longest_sum = longest_sum, .addition = 0x1p-23};
+}
 
 struct RowBound {
     std::vector<double> out;  // d_v: |out - exact| <= out[d], rounding of the stored value included
