@@ -27,6 +27,14 @@ function(flashmla_add_test_folder folder)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 1200)
 endfunction()
 
+# Small programs through which Python tests reach internal code: one file each, bin/<file name>.
+file(GLOB tool_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/tools/*.cpp)
+foreach(source ${tool_sources})
+  cmake_path(GET source STEM tool)
+  add_executable(${tool} ${source})
+  target_link_libraries(${tool} PRIVATE flashmla_options)
+endforeach()
+
 file(GLOB unit_folders RELATIVE ${PROJECT_SOURCE_DIR}/tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/*)
 foreach(folder ${unit_folders})
   flashmla_add_test_folder(${folder})
