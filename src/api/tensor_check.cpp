@@ -67,8 +67,8 @@ bool may_overlap(const TensorView& view) {
 }  // namespace
 
 std::string text(Device device) {
-    return (device.type == DeviceType::kCpu ? "cpu" : "cuda:") +
-           (device.type == DeviceType::kCpu && device.index == 0 ? std::string() : std::to_string(device.index));
+    if (device == Device{}) return "cpu";
+    return (device.type == DeviceType::kCpu ? "cpu:" : "cuda:") + std::to_string(device.index);
 }
 
 std::string shape_text(const TensorView& view) { return list_text(view.shape, view.rank); }

@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 
+#include "backends/cpu/config.hpp"
 #include "backends/sm90/decode_dense/config.hpp"
 #include "core/row_tiling.hpp"
 #include "flashmla/plan.hpp"
@@ -80,7 +81,8 @@ Status plan_gpu_workers(DecodePlan& plan) {
 
 void plan_cpu_workers(DecodePlan& plan) {
     plan.row_tiles_per_worker = 1;
-    plan.num_workers = plan.options.num_workers > 0 ? plan.options.num_workers : plan.device.num_processors;
+    const int asked = plan.options.num_workers > 0 ? plan.options.num_workers : plan.device.num_processors;
+    plan.num_workers = core::min_of(asked, backends::cpu::kMaxThreads);
     plan.reason = "the tensors are on the CPU: " + std::to_string(plan.num_workers) + " thread" +
                   (plan.num_workers == 1 ? "" : "s") + ", fixed chunks of " +
                   std::to_string(plan::kInvariantChunk * plan::kKeyTile) + " tokens";

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "backends/cpu/config.hpp"
 #include "backends/cpu/decode_dense.hpp"
 #include "backends/sm90/decode_dense/config.hpp"
 #include "core/checked.hpp"
@@ -87,11 +88,12 @@ Result<WorkspaceLayout> workspace_layout(const DecodePlan& plan) {
 }
 
 WorkShape make_work_shape(const DecodePlan& plan) {
+    const bool cpu = plan.kernel_id == KernelId::kCpuDecodeDense;
     // The CPU kernel always works in fixed chunks: its bits never depend on the batch.
-    const bool fixed_chunks = plan.options.batch_invariant || plan.kernel_id == KernelId::kCpuDecodeDense;
+    const bool fixed_chunks = plan.options.batch_invariant || cpu;
     const DecodeShape& shape = plan.shape;
     return {.rows = core::make_row_tiling(static_cast<int>(shape.h_q / shape.h_kv), static_cast<int>(shape.s_q),
-                                          sm90_dense::kRowTile),
+                                          cpu ? backends::cpu::kRowTile : sm90_dense::kRowTile),
             .b = static_cast<int>(shape.b),
             .h_kv = static_cast<int>(shape.h_kv),
             .row_tiles_per_unit = plan.row_tiles_per_worker,
