@@ -5,7 +5,7 @@
 #include "backends/cpu/decode_dense.hpp"
 #include "device/cuda_runtime.hpp"
 #include "dispatch/trace.hpp"
-#if defined(FLASHMLA_HAVE_SM90_DECODE_DENSE)
+#if defined(FLASHMLA_WITH_CUDA)
 #include "backends/sm90/decode_dense/launch.hpp"
 #endif
 
@@ -13,7 +13,7 @@ namespace flashmla::dispatch {
 namespace {
 
 Status on_sm90(const core::DecodeCall& call) {
-#if defined(FLASHMLA_HAVE_SM90_DECODE_DENSE)
+#if defined(FLASHMLA_WITH_CUDA)
     const device::CudaDeviceScope scope(call.plan->device.device.index);
     if (!scope.status().ok()) return scope.status();
     return backends::sm90::decode_dense::launch(call);

@@ -1,0 +1,8 @@
+#include "backends/sm90/decode_dense/kernel.cuh"
+#include "backends/sm90/decode_dense/kernels.hpp"
+
+namespace flashmla::backends::sm90::decode_dense {
+
+const void* single_fp16() { return reinterpret_cast<const void*>(&flash_fwd_splitkv_mla_kernel<SingleFp16>); }
+
+}  // namespace flashmla::backends::sm90::decode_dense

@@ -1,0 +1,156 @@
+#include "backends/sm90/decode_dense/launch.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "backends/sm90/decode_dense/config.hpp"
+#include "backends/sm90/decode_dense/kernels.hpp"
+#include "backends/sm90/decode_dense/params.hpp"
+#include "combine/merge_splits.hpp"
+#include "core/planted_fault.hpp"
+#include "gpu/error.hpp"
+#include "gpu/tensor_map.hpp"
+#include "plan/workspace.hpp"
+
+namespace flashmla::backends::sm90::decode_dense {
+namespace {
+
+constexpr double kLog2E = 1.4426950408889634074;
+
+const void* kernel_for(DType dtype, int cluster) {
+    if (dtype == DType::kFloat16) return cluster == 1 ? single_fp16() : pair_fp16();
+    return cluster == 1 ? single_bf16() : pair_bf16();
+}
+
+// The row tile's box of q and out: heads x tokens, so that any packing is one copy. Heads beyond the last and tokens beyond
+// the last are out of bounds: read as zero, never written.
+struct RowBox {
+    std::uint32_t heads, tokens;
+};
+
+RowBox row_box(const core::RowTiling& rows) {
+    if (rows.tokens_per_tile == 1) return {kRowTile, 1};
+    return {static_cast<std::uint32_t>(rows.tile_heads), static_cast<std::uint32_t>(kRowTile / rows.tile_heads)};
+}
+
+Status encode_rows(const char* tensor, const void* base, const DecodeShape& shape, const core::RowTiling& rows, int columns,
+                   std::int64_t stride_b, std::int64_t stride_token, std::int64_t stride_head, CUtensorMap* map) {
+    const RowBox box = row_box(rows);
+    return gpu::encode_tensor_map({.tensor = tensor,
+                                   .base = base,
+                                   .dtype = shape.dtype,
+                                   .axes = {{columns, 1, 64},
+                                            {rows.heads, stride_head, box.heads},
+                                            {shape.s_q, stride_token, box.tokens},
+                                            {shape.h_kv, rows.heads * stride_head, 1},
+                                            {shape.b, stride_b, 1}},
+                                   .rank = 5},
+                                  map);
+}
+
+Status encode_keys(const core::DecodeCall& call, const DecodeShape& shape, CUtensorMap* map) {
+    const std::int64_t page_stride = core::planted(core::PlantedFault::kWrongPageStride)
+                                         ? shape.page_size * shape.h_kv * shape.d_qk
+                                         : call.strides.k_page;
+    return gpu::encode_tensor_map({.tensor = "k_cache",
+                                   .base = call.k_cache,
+                                   .dtype = shape.dtype,
+                                   .axes = {{kDimQk, 1, 64},
+                                            {shape.page_size, call.strides.k_token, kKeyTile},
+                                            {shape.h_kv, call.strides.k_head, 1},
+                                            {call.num_pages, page_stride, 1}},
+                                   .rank = 4},
+                                  map);
+}
+
+}  // namespace
+
+Status launch(const core::DecodeCall& call) {
+    const DecodePlan& plan = *call.plan;
+    const DecodeShape& shape = plan.shape;
+    if (shape.b == 0) return {};
+    const plan::GpuWorkspace workspace = plan::gpu_workspace(plan);
+    char* const memory = static_cast<char*>(call.workspace);
+
+    Params params{};
+    params.work = plan::make_work_shape(plan);
+    const core::RowTiling& rows = params.work.rows;
+    const RowBox box = row_box(rows);
+    params.num_workers = plan.num_workers;
+    params.max_chunks = workspace.max_chunks;
+    params.box_rows = static_cast<int>(box.heads * box.tokens);
+    params.scale_log2 = static_cast<float>(call.softmax_scale * kLog2E);
+    params.lengths = call.lengths;
+    params.lengths_are_cumulative = call.lengths_are_cumulative;
+    params.capacity = core::key_capacity(shape);
+    params.block_table = call.block_table;
+    params.table_stride = call.strides.table_b;
+    params.num_pages = call.num_pages;
+    params.page_stride_bytes = call.strides.k_page * 2;
+    const bool whole_pages = shape.h_kv == 1 && call.strides.k_token == kDimQk;
+    params.kv_base = whole_pages ? static_cast<const char*>(call.k_cache) : nullptr;
+    params.out_base = call.out;
+    params.out_b = call.strides.out_b;
+    params.out_token = call.strides.out_token;
+    params.out_head = call.strides.out_head;
+    params.lse = call.lse;
+    params.lse_b = call.strides.lse_b;
+    params.lse_head = call.strides.lse_head;
+    params.lse_token = call.strides.lse_token;
+    params.cuts = reinterpret_cast<plan::Cut*>(memory + workspace.cuts_offset);
+    params.partial_lse = reinterpret_cast<float*>(memory + workspace.partial_lse_offset);
+    params.partial_out = reinterpret_cast<float*>(memory + workspace.partial_out_offset);
+
+    // A pool without pages has nothing to read; the map needs some address all the same.
+    core::DecodeCall mapped = call;
+    if (call.num_pages == 0) mapped.k_cache = call.q;
+    Status status = encode_keys(mapped, shape, &params.kv);
+    if (status.ok()) {
+        status = encode_rows("q", call.q, shape, rows, kDimQk, call.strides.q_b, call.strides.q_token, call.strides.q_head,
+                             &params.q);
+    }
+    if (status.ok()) {
+        status = encode_rows("out", call.out, shape, rows, kDimV, call.strides.out_b, call.strides.out_token,
+                             call.strides.out_head, &params.out);
+    }
+    if (!status.ok()) return status;
+
+    const int cluster = plan.row_tiles_per_worker;
+    const void* kernel = kernel_for(shape.dtype, cluster);
+    FLASHMLA_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+
+    cudaLaunchAttribute in_clusters{};
+    in_clusters.id = cudaLaunchAttributeClusterDimension;
+    in_clusters.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(plan.num_workers * cluster));
+    config.blockDim = dim3(kThreads);
+    config.dynamicSmemBytes = kSharedBytes;
+    config.stream = static_cast<cudaStream_t>(call.stream);
+    config.attrs = &in_clusters;
+    config.numAttrs = 1;
+    void* arguments[] = {&params};
+    FLASHMLA_CUDA_TRY(cudaLaunchKernelExC(&config, kernel, arguments));
+
+    return combine::launch_merge({.work = params.work,
+                                  .num_workers = params.num_workers,
+                                  .max_chunks = params.max_chunks,
+                                  .cuts = params.cuts,
+                                  .partial_lse = params.partial_lse,
+                                  .partial_out = params.partial_out,
+                                  .lengths = params.lengths,
+                                  .lengths_are_cumulative = params.lengths_are_cumulative,
+                                  .capacity = params.capacity,
+                                  .out = params.out_base,
+                                  .out_b = params.out_b,
+                                  .out_token = params.out_token,
+                                  .out_head = params.out_head,
+                                  .lse = params.lse,
+                                  .lse_b = params.lse_b,
+                                  .lse_head = params.lse_head,
+                                  .lse_token = params.lse_token},
+                                 shape.dtype, plan.device.num_processors, call.stream);
+}
+
+}  // namespace flashmla::backends::sm90::decode_dense

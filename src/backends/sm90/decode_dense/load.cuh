@@ -1,0 +1,124 @@
+// Producer warp: streams query tiles and KV pages into the ring by bulk tensor copies.
+#pragma once
+
+#include <cute/arch/copy_sm90_desc.hpp>
+#include <cute/arch/copy_sm90_tma.hpp>
+
+#include "backends/sm90/decode_dense/schedule.cuh"
+
+namespace flashmla::backends::sm90::decode_dense {
+
+inline constexpr std::uint64_t kCacheHint = static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL);
+
+template <int kCluster>
+struct Producer {
+    const Params& p;
+    Shared& shared;
+    int rank;  // of this CTA in its cluster
+    int lane;
+    gpu::RingPosition<kRingSlots> ring{};
+    std::uint32_t key_tile_parity = 0;
+    std::uint32_t q_tail_phase = 0;
+
+    __device__ __forceinline__ void load_query_tile(const PieceRecord& q, int column, gpu::Barrier& full, void* tile) {
+        cute::SM90_TMA_LOAD_5D::copy(&p.q, &full.word, kCacheHint, tile, column, q.first_head, q.first_token, q.kv_head,
+                                     q.request);
+    }
+
+    // 64 tokens x 64 columns of a page, into the same place of every CTA of the cluster.
+    __device__ __forceinline__ void load_kv_tile(int column, int kv_head, int page, gpu::Barrier& full, void* tile) {
+        if constexpr (kCluster == 1) {
+            cute::SM90_TMA_LOAD_4D::copy(&p.kv, &full.word, kCacheHint, tile, column, 0, kv_head, page);
+        } else {
+            cute::SM90_TMA_LOAD_MULTICAST_4D::copy(&p.kv, &full.word, (1 << kCluster) - 1, kCacheHint, tile, column, 0,
+                                                   kv_head, page);
+        }
+    }
+
+    // The three query pairs that end in registers pass through the ring like KV.
+    __device__ __forceinline__ void load_query_pairs(const PieceRecord& q) {
+        for (int pair = 0; pair < kQueryPairs; ++pair) {
+            shared.barriers.empty[ring.slot].wait(ring.phase ^ 1);
+            if (lane == 0) {
+                gpu::Barrier& full = shared.barriers.full[ring.slot];
+                full.arrive_expecting(2 * p.box_rows * gpu::kTileRowBytes);
+                unsigned char* tiles = shared.pairs[ring.slot];
+                load_query_tile(q, pair_column(pair), full, tiles);
+                load_query_tile(q, pair_column(pair) + 64, full, tiles + gpu::kTileBytes);
+            }
+            ring.advance(1);
+        }
+    }
+
+    __device__ __forceinline__ void load_query_tail(const PieceRecord& q) {
+        shared.barriers.q_tail_empty.wait(q_tail_phase ^ 1);
+        if (lane == 0) {
+            gpu::Barrier& full = shared.barriers.q_tail_full;
+            full.arrive_expecting(kQueryTailTiles * p.box_rows * gpu::kTileRowBytes);
+            load_query_tile(q, pair_column(3), full, shared.q_tail[0]);
+            load_query_tile(q, pair_column(3) + 64, full, shared.q_tail[1]);
+            load_query_tile(q, kRopeColumn, full, shared.q_tail[2]);
+        }
+        q_tail_phase ^= 1;
+    }
+
+    __device__ __forceinline__ void load_pair(int pair, int kv_head, int page) {
+        shared.barriers.empty[ring.slot].wait(ring.phase ^ 1);
+        if (lane == 0) {
+            gpu::Barrier& full = shared.barriers.full[ring.slot];
+            full.arrive_expecting(2 * gpu::kTileBytes);
+            // Each CTA of a cluster issues its share of the pair for all of them.
+            for (int half = rank; half < 2; half += kCluster) {
+                load_kv_tile(pair_column(pair) + 64 * half, kv_head, page, full,
+                             shared.pairs[ring.slot] + half * gpu::kTileBytes);
+            }
+        }
+        ring.advance(1);
+    }
+
+    __device__ __forceinline__ void load_rope(int kv_head, int page) {
+        shared.barriers.rope_empty.wait(key_tile_parity ^ 1);
+        if (lane == 0) {
+            shared.barriers.rope_full.arrive_expecting(gpu::kTileBytes);
+            if (kCluster == 1 || static_cast<int>(key_tile_parity) == rank) {
+                load_kv_tile(kRopeColumn, kv_head, page, shared.barriers.rope_full, shared.rope);
+            }
+        }
+        key_tile_parity ^= 1;
+    }
+
+    // This CTA's share of a page, into L2, one key tile ahead of its copy.
+    __device__ __forceinline__ void prefetch(int page) {
+        if (kCluster == 1 || p.kv_base == nullptr || lane != 0) return;
+        if (page < 0 || page >= p.num_pages) return;
+        constexpr int kShareBytes = kKeyTile * kDimQk * 2 / kCluster;
+        const char* address = p.kv_base + page * p.page_stride_bytes + rank * kShareBytes;
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(kShareBytes) : "memory");
+    }
+
+    __device__ __forceinline__ void run() {
+        for (PieceReader reader(shared); reader.next();) {
+            const PieceRecord& piece = reader.piece();
+            const int tile_end = piece.tile_end;
+            const int kv_head = piece.kv_head;
+            if (piece.tile_begin == tile_end) continue;
+            load_query_pairs(piece);
+            const std::int32_t* table = p.block_table + piece.request * p.table_stride;
+            int pages = 0;  // of 32 key tiles, one a lane
+            for (int tile = piece.tile_begin, index = 0; tile < tile_end; ++tile, index = (index + 1) % 32) {
+                if (index == 0) pages = tile + lane < tile_end ? table[tile + lane] : 0;
+                const int page = __shfl_sync(~0u, pages, index);
+                if (index < 31 && tile + 1 < tile_end) prefetch(__shfl_sync(~0u, pages, index + 1));
+                load_pair(0, kv_head, page);
+                load_pair(1, kv_head, page);
+                load_pair(2, kv_head, page);
+                // Late, so that the first pages of a piece are on their way before the last scores of the one before are done.
+                if (tile == piece.tile_begin) load_query_tail(piece);
+                load_pair(3, kv_head, page);
+                load_rope(kv_head, page);
+            }
+        }
+    }
+};
+
+}  // namespace flashmla::backends::sm90::decode_dense

@@ -1,0 +1,130 @@
+// Prologue: every CTA derives its worker's range from the lengths, so the schedule costs no launch and cannot be stale.
+#pragma once
+
+#include "backends/sm90/decode_dense/params.hpp"
+#include "backends/sm90/decode_dense/shared.cuh"
+#include "core/problem.hpp"
+#include "gpu/thread.cuh"
+
+namespace flashmla::backends::sm90::decode_dense {
+
+__device__ __forceinline__ int length_of(const Params& p, int request) {
+    return core::request_length(p.lengths, p.lengths_are_cumulative, p.capacity, request);
+}
+
+// The plan's shape with the cluster size as a constant, which turns its divisions into shifts.
+template <int kCluster>
+__device__ __forceinline__ plan::WorkShape work_shape(const Params& p) {
+    plan::WorkShape work = p.work;
+    work.row_tiles_per_unit = kCluster;
+    return work;
+}
+
+// All threads. Leaves the worker's cuts in shared memory; the caller synchronises the CTA before they are read.
+// One pass adds up the costs, a second finds the places. The code is cold at every launch, so it is kept small rather than
+// unrolled: instruction fetches cost more than the arithmetic.
+template <int kCluster>
+__device__ __forceinline__ void find_cuts(const Params& p, Shared& shared, int worker) {
+    const plan::WorkShape work = work_shape<kCluster>(p);
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
+    const int per_thread = core::ceil_div(work.b, kThreads);
+    const int first = core::min_of(work.b, static_cast<int>(threadIdx.x) * per_thread);
+    const int last = core::min_of(work.b, first + per_thread);
+
+    if (threadIdx.x == 0) shared.cuts[0] = shared.cuts[1] = plan::Cut{work.b, 0, 0};
+    long long at = 0;  // places before this thread's next request
+    long long position_begin = 0;
+    long long position_end = 0;
+#pragma unroll 1
+    for (int pass = 0; pass < 2; ++pass) {
+        const long long begin = at;
+#pragma unroll 1
+        for (int request = first; request < last; ++request) {
+            const int len = length_of(p, request);
+            const long long end = at + plan::request_cost(work, len);
+#pragma unroll 1
+            for (int side = 0; side < 2 * pass; ++side) {
+                const long long position = side == 0 ? position_begin : position_end;
+                if (position >= at && position < end) {
+                    shared.cuts[side] = plan::cut_in_request(work, len, request, position - at);
+                }
+            }
+            at = end;
+        }
+        if (pass == 1) break;
+        const long long own = at - begin;
+        long long inclusive = own;
+#pragma unroll 1
+        for (int step = 1; step < 32; step *= 2) {
+            const long long other = __shfl_up_sync(~0u, inclusive, step);
+            if (lane >= step) inclusive += other;
+        }
+        if (lane == 31) shared.warp_sums[warp] = inclusive;
+        __syncthreads();
+        long long total = 0;
+        at = inclusive - own;
+#pragma unroll 1
+        for (int i = 0; i < kThreads / 32; ++i) {
+            if (i < warp) at += shared.warp_sums[i];
+            total += shared.warp_sums[i];
+        }
+        const long long share = plan::worker_share(work, total, p.num_workers);
+        position_begin = plan::worker_position(work, share, worker);
+        position_end = plan::worker_position(work, share, worker + 1);
+    }
+}
+
+// Walks the worker's pieces and hands each to the other roles through the queue; one warp of the producer's warpgroup, so that
+// length look-ups and divisions stay off everybody else's path and out of their registers.
+template <int kCluster>
+__device__ __forceinline__ void publish_pieces(const Params& p, Shared& shared, int worker, int rank, int lane) {
+    const plan::WorkShape work = work_shape<kCluster>(p);
+    const core::RowTiling& rows = work.rows;
+    gpu::RingPosition<kQueueSlots> at{};
+    plan::Cut cut = shared.cuts[0];
+    while (true) {
+        PieceRecord record{.request = -1};
+        if (plan::before(cut, shared.cuts[1])) {
+            const int len = length_of(p, cut.request);
+            const plan::Piece piece = plan::piece_at(work, cut, shared.cuts[1], len, worker, p.max_chunks);
+            const int row_tile = work.first_row_tile(piece.unit) + rank;
+            record = {piece.request,   work.kv_head(piece.unit), rows.first_token(row_tile), rows.first_head(row_tile),
+                      piece.tile_begin, piece.tile_end, static_cast<int>(piece.slot),  // the plan keeps slots below 2^31
+                      len};
+            cut = plan::cut_after(work, piece, len);
+        }
+        shared.barriers.piece_empty[at.slot].wait(at.phase ^ 1);
+        if (lane == 0) {
+            shared.queue[at.slot] = record;
+            shared.barriers.piece_full[at.slot].arrive();
+        }
+        at.advance(1);
+        if (record.request < 0) return;
+    }
+}
+
+// A role's place in the queue. `piece()` stays valid until the next call of `next` by this warp.
+struct PieceReader {
+    Shared& shared;
+    gpu::RingPosition<kQueueSlots> at{.slot = kQueueSlots - 1, .phase = 1};
+    bool started = false;
+
+    __device__ __forceinline__ explicit PieceReader(Shared& shared_) : shared(shared_) {}
+
+    __device__ __forceinline__ const PieceRecord& piece() const { return shared.queue[at.slot]; }
+
+    // False at the end of the worker's range.
+    __device__ __forceinline__ bool next() {
+        if (started) {
+            __syncwarp();
+            if (gpu::place().lane == 0) shared.barriers.piece_empty[at.slot].arrive();
+        }
+        started = true;
+        at.advance(1);
+        shared.barriers.piece_full[at.slot].wait(at.phase);
+        return piece().request >= 0;
+    }
+};
+
+}  // namespace flashmla::backends::sm90::decode_dense

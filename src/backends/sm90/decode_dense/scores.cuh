@@ -1,0 +1,290 @@
+// Scores warpgroup: S = Q K^T, online softmax, P to shared memory.
+//
+// Thread layout (WGMMA accumulator): a thread owns rows 16 * warp + lane / 4 and that + 8, and of each the columns
+// 8 * i + 2 * (lane % 4) + {0, 1}; element [4 * i + 2 * (upper row) + column % 2].
+#pragma once
+
+#include <cutlass/arch/barrier.h>
+
+#include <cute/arch/mma_sm90_gmma.hpp>
+
+#include "backends/sm90/decode_dense/schedule.cuh"
+#include "core/planted_fault.hpp"
+#include "gpu/thread.cuh"
+
+namespace flashmla::backends::sm90::decode_dense {
+
+inline constexpr float kLn2 = 0.69314718055994530942f;
+inline constexpr float kInfinity = __builtin_huge_valf();
+
+template <class Element, int kCluster>
+struct Scores {
+    using Atoms = gpu::WgmmaAtoms<Element>;
+
+    const Params& p;
+    Shared& shared;
+    int rank;
+    gpu::RingPosition<kRingSlots> ring{};
+    std::uint32_t q_tail_phase = 0;
+    std::uint32_t tile_count = 0;  // parity picks the P buffer's barrier phases and the rope's
+
+    std::uint32_t q[2 * kQueryPairs][16];  // register operand: 6 query tiles in ring order, 4 steps of 4 words
+    float s[32];
+    float max_log2[2];                     // running maximum of scale_log2 * s, -inf before the first visible key
+    float sum[2];                          // of this thread's columns only
+    int visible[2];                        // keys the thread's rows see
+
+    __device__ __forceinline__ void release(gpu::Barrier& barrier) {
+        __syncwarp();
+        const int lane = gpu::place().lane;
+        if (lane < kCluster) {
+            if constexpr (kCluster == 1) {
+                barrier.arrive();
+            } else {
+                barrier.arrive_at(lane);
+            }
+        }
+    }
+
+    __device__ __forceinline__ void load_query() {
+        const auto at = gpu::place();
+#pragma unroll
+        for (int pair = 0; pair < kQueryPairs; ++pair) {
+            shared.barriers.full[ring.slot].wait(ring.phase);
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const unsigned char* tile = shared.pairs[ring.slot] + half * gpu::kTileBytes;
+#pragma unroll
+                for (int step = 0; step < 4; ++step) {
+                    std::uint32_t words[4];
+                    gpu::load_fragment(tile + gpu::fragment_offset(at.warp, at.lane, step), words);
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) q[2 * pair + half][4 * step + i] = words[i];
+                }
+            }
+            release(shared.barriers.empty[ring.slot]);
+            ring.advance(1);
+        }
+    }
+
+    // S of the key tile at the ring's position, in two commit groups: the six register tiles, then the other three.
+    __device__ __forceinline__ void issue_scores() {
+        for (int pair = 0; pair < kQueryPairs; ++pair) {
+            const auto at = ring.ahead(pair);
+            shared.barriers.full[at.slot].wait(at.phase);
+        }
+        gpu::fence_registers(s);
+        cute::warpgroup_arrive();
+#pragma unroll
+        for (int tile = 0; tile < 2 * kQueryPairs; ++tile) {
+            const gpu::Descriptor keys =
+                gpu::k_major(shared.pairs[ring.ahead(tile / 2).slot] + (tile % 2) * gpu::kTileBytes);
+#pragma unroll
+            for (int step = 0; step < 4; ++step) {
+                gpu::wgmma_rs<typename Atoms::Rs64>(&q[tile][4 * step], keys.at(step * gpu::kKMajorStep), s,
+                                                    tile + step > 0);
+            }
+        }
+        cute::warpgroup_commit_batch();
+        const auto last = ring.ahead(3);
+        shared.barriers.full[last.slot].wait(last.phase);
+        shared.barriers.rope_full.wait(tile_count & 1);
+        cute::warpgroup_arrive();  // after a branch ptxas wants it said again, or serialises (C7520)
+#pragma unroll
+        for (int tile = 0; tile < kQueryTailTiles; ++tile) {
+            const gpu::Descriptor query = gpu::k_major(shared.q_tail[tile]);
+            const gpu::Descriptor keys = gpu::k_major(tile < 2 ? shared.pairs[last.slot] + tile * gpu::kTileBytes : shared.rope);
+#pragma unroll
+            for (int step = 0; step < 4; ++step) {
+                gpu::wgmma_ss<typename Atoms::Ss64>(query.at(step * gpu::kKMajorStep), keys.at(step * gpu::kKMajorStep), s, true);
+            }
+        }
+        cute::warpgroup_commit_batch();
+        ring.advance(kPairs);
+    }
+
+    __device__ __forceinline__ void finish_scores() {
+        cute::warpgroup_wait<0>();
+        gpu::fence_registers(s);
+        release(shared.barriers.rope_empty);
+    }
+
+    // exp2 of the scores against `offset`, rounded and stored as P's tile; masked ones give 0. `terms` receives the thread's sums
+    // of its two rows. Stored 16 columns at a time: holding all of P beside S and Q would not fit the registers.
+    template <bool kMasked>
+    __device__ __forceinline__ void exponentials(int tile, const float (&offset)[2], unsigned char* p_tile,
+                                                 float (&terms)[2]) {
+        terms[0] = terms[1] = 0.0f;
+        const auto at = gpu::place();
+        // Keys of this tile that the thread's rows still see, counted from its first column.
+        const int limits[2] = {visible[0] - tile * kKeyTile - 2 * (at.lane % 4),
+                               visible[1] - tile * kKeyTile - 2 * (at.lane % 4)};
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+            std::uint32_t words[4];  // pairs of neighbouring columns; odd words belong to the upper row
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                float e[2];
+#pragma unroll
+                for (int k = 0; k < 2; ++k) {
+                    float x = fmaf(s[8 * step + 2 * i + k], p.scale_log2, -offset[i % 2]);
+                    if (kMasked && 16 * step + 8 * (i / 2) + k >= limits[i % 2]) x = -kInfinity;
+                    e[k] = exp2f_approx(x);
+                }
+                terms[i % 2] += e[0] + e[1];
+                words[i] = gpu::pack<Element>(e[0], e[1]);
+            }
+            gpu::store_fragment(p_tile + gpu::fragment_offset(at.warp, at.lane, step), words[0], words[1], words[2], words[3]);
+        }
+    }
+
+    static __device__ __forceinline__ float exp2f_approx(float x) {
+        float y;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+        return y;
+    }
+
+    // Raises the running maximum to cover this tile, rescales the sums, and tells the value warpgroups by how much.
+    template <bool kMasked>
+    __device__ __forceinline__ void raise_maximum(int tile, int buffer) {
+        float tile_max[2] = {-kInfinity, -kInfinity};
+        const auto at = gpu::place();
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+#pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                const float x = s[2 * i + k] * p.scale_log2;
+                const int column = tile * kKeyTile + 8 * (i / 2) + 2 * (at.lane % 4) + k;
+                if (!kMasked || column < visible[i % 2]) tile_max[i % 2] = fmaxf(tile_max[i % 2], x);
+            }
+        }
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            tile_max[row] = fmaxf(tile_max[row], __shfl_xor_sync(~0u, tile_max[row], 1));
+            tile_max[row] = fmaxf(tile_max[row], __shfl_xor_sync(~0u, tile_max[row], 2));
+            const float raised = fmaxf(max_log2[row], tile_max[row]);
+            // A row that has seen no key yet has nothing to rescale.
+            const float factor = max_log2[row] == -kInfinity ? 1.0f : exp2f_approx(max_log2[row] - raised);
+            max_log2[row] = raised;
+            sum[row] *= factor;
+            if (at.lane % 4 == 0) shared.rescale[buffer][16 * at.warp + at.lane / 4 + 8 * row] = factor;
+        }
+    }
+
+    template <bool kMasked>
+    __device__ __forceinline__ void softmax(int tile, int buffer) {
+        shared.barriers.p_free[buffer].wait(((tile_count >> 1) & 1) ^ 1);
+        float terms[2];
+        exponentials<kMasked>(tile, max_log2, shared.p[buffer], terms);
+        // Also taken for NaN and for the first tile of a piece, where the offset is -inf.
+        const bool raise = __any_sync(~0u, !(terms[0] <= kLazySumLimit && terms[1] <= kLazySumLimit));
+        if (raise) {
+            raise_maximum<kMasked>(tile, buffer);
+            const float offset[2] = {max_log2[0] == -kInfinity ? 0.0f : max_log2[0],
+                                     max_log2[1] == -kInfinity ? 0.0f : max_log2[1]};
+            exponentials<kMasked>(tile, offset, shared.p[buffer], terms);
+        }
+        const auto at = gpu::place();
+        if (at.lane == 0) shared.rescale_flag[buffer][at.warp] = raise;
+        sum[0] += terms[0];
+        sum[1] += terms[1];
+    }
+
+    // What softmax left for the value warpgroups, fenced for their WGMMA.
+    __device__ __forceinline__ void publish(int buffer) {
+        __syncwarp();
+        if (gpu::place().lane == 0) shared.barriers.p_ready[buffer].arrive();
+    }
+
+    // Whole-row sums: inverse for the value warpgroups, log-sum-exp to out or to the piece's slot.
+    __device__ __forceinline__ void finish_rows(const PieceRecord& piece, int buffer) {
+        const auto at = gpu::place();
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            float l = sum[row];
+            l += __shfl_xor_sync(~0u, l, 1);
+            l += __shfl_xor_sync(~0u, l, 2);
+            if (at.lane % 4 != 0) continue;
+            const int r = 16 * at.warp + at.lane / 4 + 8 * row;
+            shared.inverse_sum[buffer][r] = l == 0.0f ? 0.0f : 1.0f / l;
+            write_lse(piece, r, l == 0.0f ? -kInfinity : max_log2[row] + log2f(l));
+        }
+    }
+
+    __device__ __forceinline__ void write_lse(const PieceRecord& piece, int r, float lse_log2) {
+        if (piece.slot >= 0) {
+            const long long tile = static_cast<long long>(piece.slot) * p.work.row_tiles_per_unit + rank;
+            p.partial_lse[tile * kRowTile + r] = lse_log2;
+            return;
+        }
+        const core::RowTiling& rows = p.work.rows;
+        const int token = piece.first_token + r / rows.tile_heads;
+        const int head = piece.first_head + r % rows.tile_heads;
+        if (r >= rows.tile_heads * rows.tokens_per_tile || token >= rows.s_q || head >= rows.heads) return;
+        // Outside, a row without keys has +inf.
+        p.lse[piece.request * p.lse_b + (piece.kv_head * rows.heads + head) * p.lse_head + token * p.lse_token] =
+            lse_log2 == -kInfinity ? kInfinity : lse_log2 * kLn2;
+    }
+
+    // Keys visible to the thread's rows; returns the first key tile in which any row of the tile needs a mask.
+    __device__ __forceinline__ int set_visible(const PieceRecord& piece) {
+        const core::RowTiling& rows = p.work.rows;
+        const auto at = gpu::place();
+        constexpr int kOffByOne = core::planted(core::PlantedFault::kMaskOffByOne) ? 1 : 0;
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            const int r = 16 * at.warp + at.lane / 4 + 8 * row;
+            const int token = core::min_of(piece.first_token + r / rows.tile_heads, rows.s_q - 1);
+            visible[row] =
+                core::min_of(piece.len, core::visible_keys(piece.len, rows.s_q, token, p.work.causal) + kOffByOne);
+            if (r >= p.box_rows) visible[row] = 0;  // garbage rows: keep their NaN out of the votes
+        }
+        if (p.box_rows < kRowTile) return 0;
+        if (core::planted(core::PlantedFault::kTailNotMasked) && !p.work.causal) return 1 << 30;
+        const int first_token = core::min_of(piece.first_token, rows.s_q - 1);
+        return core::visible_keys(piece.len, rows.s_q, first_token, p.work.causal) / kKeyTile;
+    }
+
+    __device__ __forceinline__ void run() {
+        for (PieceReader reader(shared); reader.next();) {
+            const PieceRecord& piece = reader.piece();
+            const int tile_end = piece.tile_end;
+            int tile = piece.tile_begin;
+            if (tile == tile_end) {
+                const auto at = gpu::place();
+                if (at.lane % 4 < 2) write_lse(piece, 16 * at.warp + at.lane / 4 + 8 * (at.lane % 4), -kInfinity);
+                continue;
+            }
+            const int first_masked = set_visible(piece);
+            load_query();
+            shared.barriers.q_tail_full.wait(q_tail_phase);
+            q_tail_phase ^= 1;
+            max_log2[0] = max_log2[1] = -kInfinity;
+            sum[0] = sum[1] = 0.0f;
+            for (; tile < tile_end; ++tile) {
+                issue_scores();
+                if (tile > piece.tile_begin) {
+                    // Values of the tile before may start once these scores are nearly done: the tensor cores serve both in
+                    // turn, and the scores are on the critical path.
+                    cute::warpgroup_wait<1>();
+                    publish((tile_count - 1) & 1);
+                }
+                finish_scores();
+                if (tile >= first_masked) {
+                    softmax<true>(tile, tile_count & 1);
+                } else {
+                    softmax<false>(tile, tile_count & 1);
+                }
+                cutlass::arch::fence_view_async_shared();
+                ++tile_count;
+            }
+            finish_rows(piece, (tile_count - 1) & 1);
+            publish((tile_count - 1) & 1);
+            // The last scores are done: the producer may replace the query.
+            __syncwarp();
+            if (gpu::place().lane == 0) shared.barriers.q_tail_empty.arrive();
+        }
+    }
+};
+
+}  // namespace flashmla::backends::sm90::decode_dense

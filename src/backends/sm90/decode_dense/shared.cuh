@@ -1,0 +1,49 @@
+// Shared memory and barriers of one CTA.
+#pragma once
+
+#include "backends/sm90/decode_dense/config.hpp"
+#include "gpu/barrier.cuh"
+#include "gpu/wgmma.cuh"
+#include "plan/split_schedule.hpp"
+
+namespace flashmla::backends::sm90::decode_dense {
+
+// One piece of work, with this CTA's row tile spelled out. request < 0 ends the queue.
+struct PieceRecord {
+    int request, kv_head, first_token, first_head;
+    int tile_begin, tile_end;  // key tiles; empty for a unit that sees no key
+    int slot;                  // of the partial result, or -1: straight to out
+    int len;                   // of the request
+};
+
+struct Barriers {
+    // Slot of the ring. full: own producer (1 + bytes). empty: 4 warps of the reader (scores for query pairs, values left or
+    // right for KV pairs) in every CTA of the cluster, since a slot is refilled in all of them at once.
+    gpu::Barrier full[kRingSlots];
+    gpu::Barrier empty[kRingSlots];
+    gpu::Barrier rope_full;      // own producer (1 + bytes)
+    gpu::Barrier rope_empty;     // scores: 4 warps a CTA of the cluster
+    gpu::Barrier q_tail_full;    // own producer (1 + bytes)
+    gpu::Barrier q_tail_empty;   // scores: 4 warps
+    gpu::Barrier p_ready[2];     // scores: 4 warps. P, rescale factors and, with the last tile, inverse sums are in place
+    gpu::Barrier p_free[2];      // values left and right: 8 warps have read P and what comes with it
+    gpu::Barrier piece_full[kQueueSlots];   // schedule warp: a record is in place
+    gpu::Barrier piece_empty[kQueueSlots];  // copy warp, 4 scores and 8 values warps have finished with the record
+};
+
+struct alignas(1024) Shared {
+    unsigned char pairs[kRingSlots][2 * gpu::kTileBytes];
+    unsigned char rope[gpu::kTileBytes];
+    unsigned char q_tail[kQueryTailTiles][gpu::kTileBytes];
+    unsigned char p[2][gpu::kTileBytes];
+    float rescale[2][kRowTile];      // factor for the accumulator, valid when the warp's flag is set
+    float inverse_sum[2][kRowTile];  // with the last tile of a piece: 1 / l, or 0 for a row without keys
+    int rescale_flag[2][4];          // a warp
+    Barriers barriers;
+    PieceRecord queue[kQueueSlots];
+    plan::Cut cuts[2];               // the worker's own range
+    long long warp_sums[kThreads / 32];
+};
+static_assert(sizeof(Shared) == kSharedBytes);
+
+}  // namespace flashmla::backends::sm90::decode_dense

@@ -1,0 +1,212 @@
+// Values warpgroups: O += P V for 256 columns each, and the epilogue. Side 0 owns columns 0-255, side 1 columns 256-511.
+#pragma once
+
+#include <cutlass/arch/barrier.h>
+
+#include <cute/arch/copy_sm90_tma.hpp>
+#include <cute/arch/mma_sm90_gmma.hpp>
+
+#include "backends/sm90/decode_dense/schedule.cuh"
+#include "core/planted_fault.hpp"
+#include "gpu/thread.cuh"
+
+namespace flashmla::backends::sm90::decode_dense {
+
+template <class Element, int kCluster, int side>
+struct Values {
+    using Atoms = gpu::WgmmaAtoms<Element>;
+
+    const Params& p;
+    Shared& shared;
+    int rank;
+    gpu::RingPosition<kRingSlots> ring{};
+    std::uint32_t tile_count = 0;
+
+    float o[2][64];  // [pair of this side][accumulator of 64 x 128]
+
+    __device__ __forceinline__ void sync_warpgroup() { cutlass::arch::NamedBarrier::sync(128, 1 + side); }
+
+    // This side's pair i of the key tile at the ring's position.
+    __device__ __forceinline__ gpu::RingPosition<kRingSlots> pair(int i) const { return ring.ahead(2 * i + side); }
+
+    __device__ __forceinline__ void release_pair(int i) {
+        __syncwarp();
+        const int lane = gpu::place().lane;
+        if (lane < kCluster) {
+            gpu::Barrier& empty = shared.barriers.empty[pair(i).slot];
+            if constexpr (kCluster == 1) {
+                empty.arrive();
+            } else {
+                empty.arrive_at(lane);
+            }
+        }
+    }
+
+    __device__ __forceinline__ void rescale(int buffer) {
+        if (core::planted(core::PlantedFault::kRescaleSkipped)) return;
+        const auto at = gpu::place();
+        const float low = shared.rescale[buffer][16 * at.warp + at.lane / 4];
+        const float high = shared.rescale[buffer][16 * at.warp + at.lane / 4 + 8];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+            for (int k = 0; k < 64; ++k) o[i][k] *= k % 4 < 2 ? low : high;
+        }
+    }
+
+    // Rows of V past the request's end may hold NaN, and 0 * NaN is NaN.
+    __device__ __forceinline__ void clear_rows_from(int first_row) {
+        const int thread = gpu::place().thread();
+        const int chunk = thread % 8;
+        for (int row = first_row + thread / 8; row < kKeyTile; row += 16) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                unsigned char* tile = shared.pairs[pair(i / 2).slot] + (i % 2) * gpu::kTileBytes;
+                *reinterpret_cast<uint4*>(tile + gpu::tile_offset(row, chunk)) = uint4{0, 0, 0, 0};
+            }
+        }
+        cutlass::arch::fence_view_async_shared();
+        sync_warpgroup();
+    }
+
+    __device__ __forceinline__ void multiply(int buffer, bool accumulate, bool keep_pairs) {
+        const gpu::Descriptor probabilities = gpu::k_major(shared.p[buffer]);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) shared.barriers.full[pair(i).slot].wait(pair(i).phase);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) gpu::fence_registers(o[i]);
+        cute::warpgroup_arrive();
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const gpu::Descriptor values = gpu::mn_major_pair(shared.pairs[pair(i).slot]);
+#pragma unroll
+            for (int step = 0; step < 4; ++step) {
+                gpu::wgmma_ss<typename Atoms::Ss128>(probabilities.at(step * gpu::kKMajorStep),
+                                                     values.at(step * gpu::kMnMajorStep), o[i], accumulate || step > 0);
+            }
+            cute::warpgroup_commit_batch();
+        }
+        cute::warpgroup_wait<1>();
+        if (!keep_pairs) release_pair(0);
+        cute::warpgroup_wait<0>();
+#pragma unroll
+        for (int i = 0; i < 2; ++i) gpu::fence_registers(o[i]);
+        if (!keep_pairs) release_pair(1);
+    }
+
+    __device__ __forceinline__ void normalise(const float (&inverse)[2]) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+            for (int k = 0; k < 64; ++k) {
+                const float factor = inverse[k % 4 < 2 ? 0 : 1];
+                o[i][k] = factor == 0.0f ? 0.0f : o[i][k] * factor;  // a row without keys is 0, whatever V holds
+            }
+        }
+    }
+
+    // Partial result in accumulator order: 16-byte stores, coalesced.
+    __device__ __forceinline__ void store_partial(int slot) {
+        const long long tile = static_cast<long long>(slot) * p.work.row_tiles_per_unit + rank;
+        float4* out = reinterpret_cast<float4*>(p.partial_out) + tile * (kRowTile * kDimV / 4) + gpu::place().thread();
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+            for (int k = 0; k < 16; ++k) {
+                out[((2 * side + i) * 16 + k) * 128] =
+                    float4{o[i][4 * k], o[i][4 * k + 1], o[i][4 * k + 2], o[i][4 * k + 3]};
+            }
+        }
+    }
+
+    // Final result: staged in this side's last two pairs, which nobody reads any more, then four tiles by bulk copy.
+    __device__ __forceinline__ void store_out(const PieceRecord& piece) {
+        sync_warpgroup();  // every warp's WGMMA has read its V
+        const auto at = gpu::place();
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+            for (int k = 0; k < 8; ++k) {  // 16 columns each
+                const float* v = &o[i][8 * k];
+                unsigned char* tile = shared.pairs[pair(i).slot] + (k / 4) * gpu::kTileBytes;
+                gpu::store_fragment(tile + gpu::fragment_offset(at.warp, at.lane, k % 4), gpu::pack<Element>(v[0], v[1]),
+                                    gpu::pack<Element>(v[2], v[3]), gpu::pack<Element>(v[4], v[5]),
+                                    gpu::pack<Element>(v[6], v[7]));
+            }
+        }
+        cutlass::arch::fence_view_async_shared();
+        sync_warpgroup();
+        if (at.thread() == 0) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                cute::SM90_TMA_STORE_5D::copy(&p.out, shared.pairs[pair(i / 2).slot] + (i % 2) * gpu::kTileBytes,
+                                              256 * side + 64 * i, piece.first_head, piece.first_token, piece.kv_head,
+                                              piece.request);
+            }
+            cute::tma_store_arrive();
+            cute::tma_store_wait<0>();
+        }
+        sync_warpgroup();
+        release_pair(0);
+        release_pair(1);
+    }
+
+    // A unit that sees no key takes no place in the ring: plain stores.
+    __device__ __forceinline__ void store_zeros(const PieceRecord& piece) {
+        const core::RowTiling& rows = p.work.rows;
+        const int heads_here = core::min_of(rows.tile_heads, rows.heads - piece.first_head);
+        const int tokens_here = core::min_of(rows.tokens_per_tile, rows.s_q - piece.first_token);
+        for (int i = gpu::place().thread(); i < heads_here * tokens_here * 32; i += 128) {  // 16 bytes of this side's 512 a row
+            const int r = i / 32;
+            const long long offset = piece.request * p.out_b + (piece.first_token + r / heads_here) * p.out_token +
+                                     (piece.kv_head * rows.heads + piece.first_head + r % heads_here) * p.out_head;
+            reinterpret_cast<uint4*>(static_cast<unsigned short*>(p.out_base) + offset + 256 * side)[i % 32] =
+                uint4{0, 0, 0, 0};
+        }
+    }
+
+    __device__ __forceinline__ void run() {
+        for (PieceReader reader(shared); reader.next();) {
+            const PieceRecord& piece = reader.piece();
+            const int tile_begin = piece.tile_begin;
+            const int tile_end = piece.tile_end;
+            if (tile_begin == tile_end) {
+                store_zeros(piece);
+                continue;
+            }
+            const int len = piece.len;
+            ring.advance(kQueryPairs);
+            float inverse[2];
+            for (int tile = tile_begin; tile < tile_end; ++tile) {
+                const int buffer = tile_count & 1;
+                const bool last = tile + 1 == tile_end;
+                shared.barriers.p_ready[buffer].wait((tile_count >> 1) & 1);
+                if (tile > tile_begin && shared.rescale_flag[buffer][gpu::place().warp]) rescale(buffer);
+                if ((tile + 1) * kKeyTile > len && !core::planted(core::PlantedFault::kTailNotMasked)) {
+                    clear_rows_from(len - tile * kKeyTile);
+                }
+                multiply(buffer, tile > tile_begin, last);
+                if (last) {
+                    const auto at = gpu::place();
+                    inverse[0] = shared.inverse_sum[buffer][16 * at.warp + at.lane / 4];
+                    inverse[1] = shared.inverse_sum[buffer][16 * at.warp + at.lane / 4 + 8];
+                }
+                __syncwarp();
+                if (gpu::place().lane == 0) shared.barriers.p_free[buffer].arrive();
+                ++tile_count;
+                if (!last) ring.advance(kPairs);
+            }
+            normalise(inverse);
+            if (piece.slot >= 0) {
+                release_pair(0);
+                release_pair(1);
+                store_partial(piece.slot);
+            } else {
+                store_out(piece);
+            }
+            ring.advance(kPairs);
+        }
+    }
+};
+
+}  // namespace flashmla::backends::sm90::decode_dense

@@ -1,0 +1,58 @@
+// mbarriers in shared memory. CUTLASS's wrappers carry no compiler fence, so ordinary loads and stores may be moved across
+// them; these add it.
+#pragma once
+
+#include <cutlass/arch/barrier.h>
+
+#include <cstdint>
+
+namespace flashmla::gpu {
+
+__device__ __forceinline__ void compiler_fence() { asm volatile("" ::: "memory"); }
+
+struct Barrier {
+    std::uint64_t word;
+
+    __device__ __forceinline__ void init(std::uint32_t arrivals) {
+        cutlass::arch::ClusterTransactionBarrier::init(&word, arrivals);
+    }
+    __device__ __forceinline__ void wait(std::uint32_t phase) {
+        cutlass::arch::ClusterTransactionBarrier::wait(&word, phase);
+        compiler_fence();
+    }
+    __device__ __forceinline__ void arrive() {
+        compiler_fence();
+        cutlass::arch::ClusterTransactionBarrier::arrive(&word);
+    }
+    // On the same barrier of CTA `rank` of the cluster.
+    __device__ __forceinline__ void arrive_at(std::uint32_t rank) {
+        compiler_fence();
+        cutlass::arch::ClusterTransactionBarrier::arrive(&word, rank, 1u);
+    }
+    __device__ __forceinline__ void arrive_expecting(std::uint32_t bytes) {
+        compiler_fence();
+        cutlass::arch::ClusterTransactionBarrier::arrive_and_expect_tx(&word, bytes);
+    }
+};
+
+// A place in a ring of N slots, with the phase of its barriers.
+template <int N>
+struct RingPosition {
+    int slot = 0;
+    std::uint32_t phase = 0;
+
+    __device__ __forceinline__ void advance(int steps) {  // steps < N
+        slot += steps;
+        if (slot >= N) {
+            slot -= N;
+            phase ^= 1;
+        }
+    }
+    __device__ __forceinline__ RingPosition ahead(int steps) const {
+        RingPosition copy = *this;
+        copy.advance(steps);
+        return copy;
+    }
+};
+
+}  // namespace flashmla::gpu
