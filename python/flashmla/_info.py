@@ -11,11 +11,13 @@ from flashmla import _core
 def info() -> dict[str, Any]:
     """Version and build facts (git revision, compiler, toolkit, architectures, CPU paths) and the devices of this machine.
 
-    Keys: version, git_revision, compiler, cuda_toolkit, cuda_architectures, cpu_paths, and devices, a list of dictionaries
-    with name, type, index, arch, compute_capability, num_processors, smem_per_block_bytes, l2_bytes, memory_gbps and
-    matrix_tflops (0 where not known).
+    Keys: version, git_revision, compiler, cuda_toolkit, cuda_architectures, cpu_paths; kernels, a list of dictionaries with
+    name, operation, cache_format, summary and built (whether this build has it); devices, one of dictionaries with name,
+    type, index, arch, compute_capability, num_processors, smem_per_block_bytes, l2_bytes, memory_gbps and matrix_tflops
+    (0 where not known).
     """
     facts: dict[str, Any] = dict(_core.build_info())
+    facts["kernels"] = _core.kernels()
     names = ["cpu"] + [f"cuda:{index}" for index in range(_core.cuda_device_count())]
     facts["devices"] = [_core.device_info(name) for name in names]
     return facts
@@ -75,4 +77,6 @@ def capability(operation: str = "decode", *, device: str = "cpu", **dims: Any) -
         found = plan(device=device, **dims)
     except (ValueError, NotImplementedError) as error:
         return Capability(False, str(error))
+    if not next(kernel["built"] for kernel in _core.kernels() if kernel["name"] == found.kernel):
+        return Capability(False, f"{found.kernel} fits, but this build of flashmla was made without it")
     return Capability(True, found.reason, found.kernel)

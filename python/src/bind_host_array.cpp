@@ -28,8 +28,8 @@ nb::object host_array(const std::vector<std::int64_t>& shape, const std::string&
     for (std::size_t extent : extents) bytes *= extent;
     void* memory = ::operator new(bytes, kAlignment);
     nb::capsule owner(memory, [](void* held) noexcept { ::operator delete(held, kAlignment); });
-    return nb::cast(
-        nb::ndarray<>(memory, extents.size(), extents.data(), owner, nullptr, dtype, nb::device::cpu::value));
+    return nb::cast(nb::ndarray<nb::array_api>(memory, extents.size(), extents.data(), owner, nullptr, dtype,
+                                               nb::device::cpu::value));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Facts about this build.
 #include "bind.hpp"
 #include "flashmla/build_info.hpp"
+#include "flashmla/catalog.hpp"
 
 namespace nb = nanobind;
 
@@ -16,6 +17,19 @@ void bind_info(nb::module_& module) {
         result["cuda_toolkit"] = info.cuda_toolkit;
         result["cuda_architectures"] = info.cuda_architectures;
         result["cpu_paths"] = info.cpu_paths;
+        return result;
+    });
+    module.def("kernels", [] {
+        nb::list result;
+        for (const KernelInfo& kernel : kernel_catalog()) {
+            nb::dict row;
+            row["name"] = kernel.name;
+            row["operation"] = kernel.operation;
+            row["cache_format"] = kernel.cache_format;
+            row["summary"] = kernel.summary;
+            row["built"] = kernel.built;
+            result.append(row);
+        }
         return result;
     });
 }
