@@ -1,10 +1,13 @@
 # Two commands matter: `make run` and `make test`. Both install what is missing (scripts/bootstrap), build, and do their job.
-#   PRESET=cpu|cuda|release|asan|tsan   which build (CMakePresets.json); ARGS='...' goes to the program or the test runner
+#   PRESET=release|cpu|cuda      which build (CMakePresets.json)
+#   ARGS='...'                   options of `flashmla run`, pytest or the GPU suite
+#   CTEST_ARGS='...'             options of ctest
 
 PRESET ?= release
 BUILD := build/$(PRESET)
 PYTHON := .venv/bin/python
 ARGS ?=
+CTEST_ARGS ?=
 
 # How Python tests find what was built: the package as it is installed, the program, the build tree.
 TEST_ENV := PYTHONPATH=$(CURDIR)/$(BUILD)/python FLASHMLA_PROGRAM=$(CURDIR)/$(BUILD)/bin/flashmla \
@@ -29,7 +32,7 @@ run: build  ## one decode step of DeepSeek-V3 shape over a ragged batch, checked
 
 .PHONY: test
 test: build  ## every test that needs neither a GPU nor torch
-	@ctest --preset $(PRESET) $(ARGS)
+	@ctest --preset $(PRESET) $(CTEST_ARGS)
 	@$(TEST_ENV) $(PYTHON) -m pytest -m "not gpu and not torch and not slow" $(ARGS)
 
 .PHONY: test-package
@@ -58,6 +61,7 @@ lint: build  ## formatting, include directions, headers alone, clang-tidy
 	@tests/lint/format.sh
 	@$(PYTHON) tests/lint/include_direction.py
 	@$(PYTHON) tests/lint/headers_alone.py
+	@scripts/support_matrix --check --program $(BUILD)/bin/flashmla
 	@tests/lint/clang_tidy.sh $(BUILD)
 
 .PHONY: sanitize
