@@ -7,6 +7,10 @@ if(TARGET flashmla_program)
   install(TARGETS flashmla_program COMPONENT development)
 endif()
 
+set(flashmla_needs_toolkit OFF)
+if(FLASHMLA_WITH_CUDA AND NOT BUILD_SHARED_LIBS)
+  set(flashmla_needs_toolkit ON)
+endif()
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/flashmla)
 install(EXPORT flashmla-targets NAMESPACE flashmla:: DESTINATION ${package_folder} COMPONENT development)
 configure_package_config_file(cmake/flashmla-config.cmake.in ${PROJECT_BINARY_DIR}/flashmla-config.cmake
