@@ -1,0 +1,18 @@
+#include "cli/ceilings.hpp"
+
+namespace flashmla::cli {
+
+Ceilings measure_ceilings(const DeviceInfo& device, DeviceBuffers& buffers, int threads) {
+    Ceilings ceilings;
+    ceilings.copy_gbps = buffers.copy_gbps();
+    if (device.device.type == DeviceType::kCpu) {
+        ceilings.tflops = measure_fma_tflops(device.arch, threads);
+        ceilings.tflops_source = "measured, " + device.arch + " multiply-adds in registers";
+    } else {
+        ceilings.tflops = device.matrix_tflops;
+        ceilings.tflops_source = device.matrix_tflops > 0 ? "known for the " + device.name : "not known for this GPU";
+    }
+    return ceilings;
+}
+
+}  // namespace flashmla::cli
