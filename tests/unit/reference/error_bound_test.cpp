@@ -206,6 +206,19 @@ TEST(ErrorBound, ASplitMergedTwiceIsSeen) { expect_seen(PlantedFault::kSplitMerg
 TEST(ErrorBound, AnUnmaskedTailIsSeen) { expect_seen(PlantedFault::kTailNotMasked, KeyOrder::kRandom); }
 TEST(ErrorBound, AWrongPageStrideIsSeen) { expect_seen(PlantedFault::kWrongPageStride, KeyOrder::kRandom); }
 
+TEST(RoundingModel, FollowsThePlan) {
+    DecodePlan plan;
+    plan.device.arch = "avx512_bf16";
+    EXPECT_EQ(rounding_model_of(plan).weights, DType::kBFloat16);
+    EXPECT_EQ(rounding_model_of(plan).addition, 0x1p-24);
+    plan.shape.dtype = DType::kFloat16;
+    EXPECT_EQ(rounding_model_of(plan).weights, DType::kFloat32);
+    plan.device.device.type = DeviceType::kCuda;
+    EXPECT_EQ(rounding_model_of(plan).weights, DType::kFloat16);
+    EXPECT_EQ(rounding_model_of(plan).addition, 0x1p-23);
+    EXPECT_EQ(cpu_model("avx2", DType::kBFloat16).weights, DType::kFloat32);
+}
+
 TEST(ErrorBound, AnEmptyRowHasNoTolerance) {
     DecodeSpec spec = spec_of(1, KeyOrder::kRandom, DType::kBFloat16);
     const DecodeCase c(spec);
