@@ -27,8 +27,7 @@ FLASHMLA_INLINE KeyRange key_range(const int* limits, int rows, int key_count) {
 }
 
 template <class Ops, int kVectors>
-FLASHMLA_INLINE void score_keys(const TileShape& shape, const float* queries, const float* keys, int count,
-                                float* scores) {
+void score_keys(const TileShape& shape, const float* queries, const float* keys, int count, float* scores) {
     using ByKey = Walk<Ops::kKeyStride, 1>;
     constexpr int kWidth = kVectors * Ops::kLanes;
     const int depth = shape.d_qk / Ops::kDepthPerUnit;
@@ -37,9 +36,9 @@ FLASHMLA_INLINE void score_keys(const TileShape& shape, const float* queries, co
         const int steps = depth - begin < Ops::kDepthBlock ? depth - begin : Ops::kDepthBlock;
         const float* b = queries + begin * kWidth;
         if (begin == 0) {
-            gemm<Ops, ByKey, Start::kZero, kVectors>(keys + begin, b, count, steps, nullptr, scores);
+            gemm<Ops, ByKey, Start::kZero, kVectors>(keys + begin, b, count, steps, nullptr, scores, [] {});
         } else {
-            gemm<Ops, ByKey, Start::kAdd, kVectors>(keys + begin, b, count, steps, nullptr, scores);
+            gemm<Ops, ByKey, Start::kAdd, kVectors>(keys + begin, b, count, steps, nullptr, scores, [] {});
         }
     }
 }
@@ -104,9 +103,44 @@ void accumulate_masked(const TileShape& shape, const float* keys, const float* w
     }
 }
 
+// Fetches the next tile's keys into L2, a few cache lines at a time, so that converting them later does not wait for
+// memory.
+template <class Ops>
+class KeyPrefetch {
+public:
+    // To be spread evenly over so many calls.
+    FLASHMLA_INLINE KeyPrefetch(const AttendArgs& args, int d_qk, int calls)
+        : rows_(args.next_rows), end_row_(args.next_rows + args.next_count), row_bytes_(2 * d_qk) {
+        per_call_ = (args.next_count * (row_bytes_ / kLine) + calls - 1) / calls;
+    }
+    FLASHMLA_INLINE void operator()() {
+        for (int i = 0; i < per_call_ && rows_ < end_row_; ++i) {
+            __builtin_prefetch(reinterpret_cast<const char*>(*rows_) + offset_, 0, 2);
+            offset_ += kLine;
+            if (offset_ < row_bytes_) continue;
+            offset_ = 0;
+            ++rows_;
+        }
+    }
+
+private:
+    static constexpr int kLine = 64;
+    const std::uint16_t* const* rows_;
+    const std::uint16_t* const* end_row_;
+    int row_bytes_;
+    int offset_ = 0;
+    int per_call_ = 0;
+};
+
 template <class Ops, int kVectors>
-void attend_panel(const TileShape& shape, const AttendArgs& args, int first_row) {
+void accumulate(const TileShape& shape, const float* values, const float* weights, int units, const Float<Ops>* factors,
+                float* out, KeyPrefetch<Ops>& prefetch) {
     using ByDim = Walk<1, Ops::kValueStride>;
+    gemm<Ops, ByDim, Start::kRescale, kVectors>(values, weights, shape.d_v, units, factors, out, [&] { prefetch(); });
+}
+
+template <class Ops, int kVectors>
+void attend_panel(const TileShape& shape, const AttendArgs& args, int first_row, KeyPrefetch<Ops>& prefetch) {
     constexpr int kWidth = kVectors * Ops::kLanes;
     const int* limits = args.limits + first_row;
     KeyRange range = key_range<Ops>(limits, kWidth, args.key_count);
@@ -115,7 +149,7 @@ void attend_panel(const TileShape& shape, const AttendArgs& args, int first_row)
     float* scores = args.scratch;
     score_keys<Ops, kVectors>(shape, args.queries + first_row * (shape.d_qk / Ops::kDepthPerUnit), args.keys,
                               range.some, scores);
-    // A unit must not straddle the boundary between the keys all rows see and the others.
+    // A unit must not straddle the boundary between the keys that all rows see and the others.
     if (range.all < range.some) range.all -= range.all % Ops::kDepthPerUnit;
     Float<Ops> factors[kVectors];
 #pragma GCC unroll 4
@@ -127,7 +161,7 @@ void attend_panel(const TileShape& shape, const AttendArgs& args, int first_row)
     float* out = args.partial.out + static_cast<std::ptrdiff_t>(first_row) * shape.d_v;
     const float* weights = Ops::pack_weights(scores, range.all, kWidth, args.scratch + kKeyTile * kWidth);
     const int units = (range.all + Ops::kDepthPerUnit - 1) / Ops::kDepthPerUnit;
-    gemm<Ops, ByDim, Start::kRescale, kVectors>(Ops::values(args.keys), weights, shape.d_v, units, factors, out);
+    accumulate<Ops, kVectors>(shape, Ops::values(args.keys), weights, units, factors, out, prefetch);
     if (range.all < range.some) accumulate_masked<Ops, kVectors>(shape, args.keys, scores, range, limits, out);
 }
 
@@ -152,8 +186,12 @@ FLASHMLA_INLINE void for_each_panel(int rows, const Body& body) {
 
 template <class Ops>
 void attend(const TileShape& shape, const AttendArgs& args) {
-    for_each_panel<Ops>(shape.rows,
-                        [&]<int kVectors>(int first_row) { attend_panel<Ops, kVectors>(shape, args, first_row); });
+    constexpr int kPanelRows = Ops::kPanelVectors * Ops::kLanes;
+    const int panels = (shape.rows + kPanelRows - 1) / kPanelRows;
+    KeyPrefetch<Ops> prefetch(args, shape.d_qk, panels * (shape.d_v / Ops::template tile<Ops::kPanelVectors>()));
+    for_each_panel<Ops>(shape.rows, [&]<int kVectors>(int first_row) {
+        attend_panel<Ops, kVectors>(shape, args, first_row, prefetch);
+    });
 }
 
 }  // namespace flashmla::backends::cpu

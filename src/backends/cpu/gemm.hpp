@@ -73,13 +73,16 @@ FLASHMLA_INLINE void gemm_rest(const float* a, const float* b, int count, int st
     }
 }
 
-template <class Ops, class Walk, Start kStart, int kVectors>
-void gemm(const float* a, const float* b, int count, int steps, const Float<Ops>* factor, float* c) {
+// `between` is called after each block of C: a place for prefetches that is visited at an even pace.
+template <class Ops, class Walk, Start kStart, int kVectors, class Between>
+FLASHMLA_INLINE void gemm(const float* a, const float* b, int count, int steps, const Float<Ops>* factor, float* c,
+                          const Between& between) {
     constexpr int kTile = Ops::template tile<kVectors>();
     constexpr int kWidth = kVectors * Ops::kLanes;
     int i = 0;
     for (; i + kTile <= count; i += kTile) {
         gemm_block<Ops, Walk, kStart, kTile, kVectors>(a + i * Walk::kI, b, steps, factor, c + i * kWidth);
+        between();
     }
     gemm_rest<Ops, Walk, kStart, kTile - 1, kVectors>(a + i * Walk::kI, b, count - i, steps, factor, c + i * kWidth);
 }

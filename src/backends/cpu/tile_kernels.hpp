@@ -36,6 +36,9 @@ struct AttendArgs {
     int key_count = 0;
     float* scratch = nullptr;  // kScratchFloats
     Partial partial;           // updated
+    // The key rows that load_keys gets next: fetched into the cache on the way.
+    const std::uint16_t* const* next_rows = nullptr;
+    int next_count = 0;
 };
 
 // Buffer sizes in floats (32-bit units), the largest of all instruction sets.

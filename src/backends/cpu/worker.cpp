@@ -86,20 +86,25 @@ void Worker::attend_chunk(const Task& task) const {
 
     const int begin = task.chunk * kChunkTokens;
     const int keys = std::min(kChunkTokens, *std::max_element(visible_, visible_ + shape_.rows) - begin);
-    for (int done = 0; done < keys; done += kKeyTile) {
-        const int key = begin + done;
-        const int count = std::min(kKeyTile, keys - done);
-        const std::uint16_t* key_rows[kKeyTile];
-        find_keys(task, key, count, key_rows);
-        kernels_.load_keys(shape_, key_rows, count, buffers_.keys(thread_));
+    const std::uint16_t* key_rows[2][kKeyTile];  // this tile's and the next one's
+    int count = std::min(kKeyTile, keys);
+    find_keys(task, begin, count, key_rows[0]);
+    for (int done = 0, turn = 0; done < keys; turn ^= 1) {
+        kernels_.load_keys(shape_, key_rows[turn], count, buffers_.keys(thread_));
         int limits[kRowTile];
-        for (int r = 0; r < kRowTile; ++r) limits[r] = visible_[r] - key;
+        for (int r = 0; r < kRowTile; ++r) limits[r] = visible_[r] - (begin + done);
+        done += count;
+        const int next_count = std::min(kKeyTile, keys - done);
+        find_keys(task, begin + done, next_count, key_rows[turn ^ 1]);
         kernels_.attend(shape_, {.queries = buffers_.queries(thread_),
                                  .keys = buffers_.keys(thread_),
                                  .limits = limits,
                                  .key_count = count,
                                  .scratch = buffers_.scratch(thread_),
-                                 .partial = partial});
+                                 .partial = partial,
+                                 .next_rows = key_rows[turn ^ 1],
+                                 .next_count = next_count});
+        count = next_count;
     }
 }
 
