@@ -1,0 +1,57 @@
+// Every path against the oracle, within the derived bound, on the families of hard cases.
+#include <gtest/gtest.h>
+
+#include "cpu/paths.hpp"
+#include "support/check_decode.hpp"
+#include "support/decode_families.hpp"
+
+namespace flashmla::cpu_tests {
+namespace {
+
+using testing_support::Family;
+
+struct PathCase {
+    CpuPath path;
+    reference::DecodeSpec spec;
+};
+
+void PrintTo(const PathCase& value, std::ostream* stream) {
+    *stream << value.path.name << ": " << describe(value.spec);
+}
+
+class Oracle : public testing::TestWithParam<PathCase> {};
+
+TEST_P(Oracle, Matches) {
+    const auto& [path, spec] = GetParam();
+    // Rows that the oracle computes cost far more than the kernel; the emulated paths repeat what the native ones
+    // check.
+    const std::int64_t oracle_keys = path.emulated ? 20'000 : 60'000;
+    EXPECT_TRUE(testing_support::matches_oracle(
+        spec, [&](const DecodeArgs& args) { return run(path, args); }, rounding_model(path, spec.dtype), oracle_keys));
+}
+
+std::vector<PathCase> on_every_path(const Family& family, bool emulated_too) {
+    std::vector<PathCase> cases;
+    for (const CpuPath& path : cpu_paths()) {
+        if (path.emulated && !emulated_too) continue;
+        for (const reference::DecodeSpec& spec : family) cases.push_back({path, spec});
+    }
+    return cases;
+}
+
+std::string name_of(const testing::TestParamInfo<PathCase>& info) {
+    return info.param.path.name + "_" + testing_support::test_name({info.param.spec, info.index});
+}
+
+#define FLASHMLA_FAMILY(title, family, emulated_too) \
+    INSTANTIATE_TEST_SUITE_P(title, Oracle, testing::ValuesIn(on_every_path(family, emulated_too)), name_of)
+
+FLASHMLA_FAMILY(HardData, testing_support::hard_data(), true);
+FLASHMLA_FAMILY(EmptyAndShort, testing_support::empty_and_short(), true);
+FLASHMLA_FAMILY(PoisonedTails, testing_support::poisoned_tails(), true);
+FLASHMLA_FAMILY(ContainedNan, testing_support::contained_nan(), true);
+FLASHMLA_FAMILY(HeadsAndTokens, testing_support::heads_and_tokens(), true);
+FLASHMLA_FAMILY(Layouts, testing_support::layouts(), false);
+
+}  // namespace
+}  // namespace flashmla::cpu_tests

@@ -1,0 +1,77 @@
+#include "cpu/paths.hpp"
+
+#include <cstdlib>
+
+#include "api/check.hpp"
+#include "backends/cpu/worker.hpp"
+#include "core/cpu_isa.hpp"
+#include "cpu/emulated_kernels.hpp"
+
+namespace flashmla::cpu_tests {
+namespace {
+
+Status run_native(const CpuPath& path, const DecodeArgs& args, int num_workers) {
+    const ForcedIsa forced(path.name.c_str());
+    return decode(args, {.batch_invariant = false, .kernel = {}, .num_workers = num_workers});
+}
+
+// What decode() does, but with the emulated functions.
+Status run_emulated(const CpuPath& path, const DecodeArgs& args, int num_workers) {
+    Result<api::CheckedDecode> checked = api::check_decode(args);
+    if (!checked.ok()) return checked.status();
+    Result<DeviceInfo> device = query_device(args.q.device);
+    if (!device.ok()) return device.status();
+    Result<DecodePlan> plan = plan_decode(checked.value().shape, device.value(),
+                                          {.batch_invariant = false, .kernel = {}, .num_workers = num_workers});
+    if (!plan.ok()) return plan.status();
+    std::vector<float> workspace(plan.value().workspace_bytes / sizeof(float));
+    core::DecodeCall call = checked.value().call;
+    call.plan = &plan.value();
+    call.workspace = workspace.data();
+    const bool pairs = path.name == "emulated_avx512_bf16" && checked.value().shape.dtype == DType::kBFloat16;
+    backends::cpu::run_threads(call, pairs ? emulated_avx512_bf16_kernels() : emulated_avx512_kernels());
+    return {};
+}
+
+}  // namespace
+
+const std::vector<CpuPath>& cpu_paths() {
+    static const std::vector<CpuPath> paths = [] {
+        std::vector<CpuPath> list;
+        const char* only = std::getenv("FLASHMLA_CPU_ISA");
+        for (core::CpuIsa isa : core::kAllCpuIsas) {
+            const std::string name = core::name(isa);
+            if (only != nullptr ? name == only : isa <= core::detect_cpu_isa())
+                list.push_back({name, false, &run_native});
+        }
+        if (only == nullptr) {
+            list.push_back({"emulated_avx512", true, &run_emulated});
+            list.push_back({"emulated_avx512_bf16", true, &run_emulated});
+        }
+        return list;
+    }();
+    return paths;
+}
+
+reference::RoundingModel rounding_model(const CpuPath& path, DType dtype) {
+    const bool pairs = path.name.ends_with("avx512_bf16") && dtype == DType::kBFloat16;
+    return pairs ? reference::matrix_unit_model(dtype) : reference::fp32_model();
+}
+
+ForcedIsa::ForcedIsa(const char* value) {
+    if (const char* old = std::getenv("FLASHMLA_CPU_ISA")) {
+        was_set_ = true;
+        before_ = old;
+    }
+    setenv("FLASHMLA_CPU_ISA", value, 1);
+}
+
+ForcedIsa::~ForcedIsa() {
+    if (was_set_) {
+        setenv("FLASHMLA_CPU_ISA", before_.c_str(), 1);
+    } else {
+        unsetenv("FLASHMLA_CPU_ISA");
+    }
+}
+
+}  // namespace flashmla::cpu_tests
