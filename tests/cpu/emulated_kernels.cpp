@@ -1,6 +1,3 @@
-// The compiler notes that 64-byte vectors are passed differently with AVX-512; here every such function is inlined.
-#pragma GCC diagnostic ignored "-Wpsabi"
-
 #include "cpu/emulated_kernels.hpp"
 
 #include "backends/cpu/ops_bf16.hpp"
