@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from flashmla import _core
 
@@ -65,6 +65,22 @@ def stream_address(array: Any, stream: Any) -> int | None:
         f"q: a CUDA array of type {type(array).__name__}, whose framework does not say which stream it works on; "
         "pass stream= and out= and lse="
     )
+
+
+def working_on(array: Any, stream: int | None) -> contextlib.AbstractContextManager[Any]:
+    """Makes an explicitly given stream the framework's current one, so that what it allocates belongs to that stream."""
+    framework = _framework(array)
+    if stream is None or is_on_host(array) or framework is None or not hasattr(framework, "cuda"):
+        return contextlib.nullcontext()
+    if _is_torch_like(array):
+        external = framework.cuda.ExternalStream(stream, device=array.device)
+        return cast(contextlib.AbstractContextManager[Any], framework.cuda.stream(external))
+    return cast(contextlib.AbstractContextManager[Any], framework.cuda.ExternalStream(stream))
+
+
+def needs_workspace(array: Any) -> bool:
+    """Whether the extension cannot allocate scratch memory by itself: CUDA arrays without a DLPack exchange table."""
+    return not hasattr(type(array), "__dlpack_c_exchange_api__") and not is_on_host(array)
 
 
 def export(array: Any, stream: int | None) -> Any:

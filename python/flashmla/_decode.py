@@ -80,14 +80,15 @@ def decode(
         q_, k_, table_, lengths_, cumulative_, out_, lse_, d_v, *options
     )
     b, s_q, h_q = q.shape[:3]
-    if out is None:
-        out = _arrays.empty(q, (b, s_q, h_q, d_v), None)
-        out_ = _arrays.export(out, address)
-    if lse is None:
-        lse = _arrays.empty(q, (b, h_q, s_q), "float32")
-        lse_ = _arrays.export(lse, address)
-    if workspace is None and not _arrays.is_on_host(q):
-        workspace = _arrays.empty(q, (workspace_bytes,), "uint8")
-    workspace_ = _arrays.export(workspace, address)
-    _core.decode(q_, k_, table_, lengths_, cumulative_, out_, lse_, *options, workspace_, address)
+    with _arrays.working_on(q, address):
+        if out is None:
+            out = _arrays.empty(q, (b, s_q, h_q, d_v), None)
+            out_ = _arrays.export(out, address)
+        if lse is None:
+            lse = _arrays.empty(q, (b, h_q, s_q), "float32")
+            lse_ = _arrays.export(lse, address)
+        if workspace is None and _arrays.needs_workspace(q):
+            workspace = _arrays.empty(q, (workspace_bytes,), "uint8")
+        workspace_ = _arrays.export(workspace, address)
+        _core.decode(q_, k_, table_, lengths_, cumulative_, out_, lse_, *options, workspace_, address)
     return _arrays.deliver(q, out), _arrays.deliver(q, lse)

@@ -80,7 +80,8 @@ std::size_t decode_workspace_bytes(nb::handle q, nb::handle k_cache, nb::handle 
     return value_or_raise(cached_plan(shape, request.args.q.device, request.options))->workspace_bytes;
 }
 
-// workspace: None lets the CPU allocate its own. stream: an address, or None for the framework's current one.
+// workspace: None means fresh memory, on a GPU from the framework's allocator (which needs an exchange table).
+// stream: an address, or None for the framework's current one.
 void decode(nb::handle q, nb::handle k_cache, nb::handle block_table, nb::handle cache_seqlens, nb::handle cu_seqlens_k,
             nb::handle out, nb::handle lse, nb::handle softmax_scale, bool causal, bool batch_invariant,
             std::string kernel, int num_workers, nb::handle workspace, nb::handle stream) {
@@ -94,12 +95,16 @@ void decode(nb::handle q, nb::handle k_cache, nb::handle block_table, nb::handle
 
     ImportedBytes memory;
     std::unique_ptr<void, FreeAligned> own;
+    OwnedTensor framework_memory;
     if (!workspace.is_none()) {
         memory = import_bytes("workspace", workspace, Access::kWrite);
         if (memory.device != args.q.device) throw nb::value_error("workspace: on another device than q");
     } else if (on_cpu) {
         own.reset(::operator new(plan->workspace_bytes, kWorkspaceAlignment));
         memory.data = own.get();
+        memory.size_bytes = static_cast<std::int64_t>(plan->workspace_bytes);
+    } else if ((framework_memory = allocate_bytes(request.q.bytes, plan->workspace_bytes)) != nullptr) {
+        memory.data = framework_memory->tensor.data;
         memory.size_bytes = static_cast<std::int64_t>(plan->workspace_bytes);
     }
     const auto run = [&](StreamHandle handle) {

@@ -15,10 +15,21 @@ struct DlpackVersion {
     std::uint32_t minor;
 };
 
+struct DlpackOwnedTensor {
+    DlpackVersion version;
+    void* owner;
+    void (*free)(DlpackOwnedTensor*);
+    std::uint64_t flags;
+    nanobind::dlpack::dltensor tensor;
+};
+
 struct DlpackExchange {
     DlpackVersion version;
     DlpackExchange* previous;  // an older table of the same framework, or null
-    void* allocate;
+    // Memory from the framework's own allocator, of the prototype's shape, element type and device. 0 on success;
+    // otherwise `fail` has been called with a kind and a message.
+    int (*allocate)(nanobind::dlpack::dltensor* prototype, DlpackOwnedTensor** out, void* context,
+                    void (*fail)(void* context, const char* kind, const char* message));
     void* export_owned;
     void* import_owned;
     // Fills a borrowed description, valid while the array lives. 0 on success, -1 with a Python error set.

@@ -143,6 +143,26 @@ ImportedTensor import_tensor(const char* argument, nb::handle array, Access acce
     return result;
 }
 
+OwnedTensor allocate_bytes(const ImportedBytes& like, std::size_t size_bytes) {
+    if (like.exchange == nullptr) return nullptr;
+    std::int64_t shape[] = {static_cast<std::int64_t>(size_bytes)};
+    nb::dlpack::dltensor prototype;
+    prototype.device = like.tensor.device;
+    prototype.ndim = 1;
+    prototype.dtype = {static_cast<std::uint8_t>(nb::dlpack::dtype_code::UInt), 8, 1};
+    prototype.shape = shape;
+    std::string reason;
+    const auto fail = [](void* context, const char*, const char* message) {
+        *static_cast<std::string*>(context) = message;
+    };
+    DlpackOwnedTensor* tensor = nullptr;
+    if (like.exchange->allocate(&prototype, &tensor, &reason, fail) != 0) {
+        PyErr_SetString(PyExc_MemoryError, ("workspace: " + reason).c_str());
+        throw nb::python_error();
+    }
+    return OwnedTensor(tensor);
+}
+
 StreamHandle current_stream(const ImportedTensor& tensor) {
     const DlpackExchange* exchange = tensor.bytes.exchange;
     if (exchange == nullptr || tensor.view.device.type != DeviceType::kCuda) return nullptr;

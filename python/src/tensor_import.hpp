@@ -4,7 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-#include <optional>
+#include <memory>
 
 #include "dlpack_exchange.hpp"
 #include "flashmla/tensor_view.hpp"
@@ -34,6 +34,15 @@ struct ImportedTensor {
 // types that NumPy can hold but not export (ml_dtypes): the array is then an unsigned view of the same width.
 ImportedBytes import_bytes(const char* argument, nanobind::handle array, Access access);
 ImportedTensor import_tensor(const char* argument, nanobind::handle array, Access access);
+
+struct FreeOwnedTensor {
+    void operator()(DlpackOwnedTensor* tensor) const { tensor->free(tensor); }
+};
+using OwnedTensor = std::unique_ptr<DlpackOwnedTensor, FreeOwnedTensor>;
+
+// Memory on like's device from its framework's allocator, so that stream order and graph pools are the framework's
+// business. Raises MemoryError; null when the framework has no exchange table.
+OwnedTensor allocate_bytes(const ImportedBytes& like, std::size_t size_bytes);
 
 // The stream a framework is working on right now; null (the default stream) where the table cannot tell.
 StreamHandle current_stream(const ImportedTensor& tensor);

@@ -1,0 +1,179 @@
+"""Scheduler metadata: bookkeeping for callers only. Kernels derive their schedule from the lengths, and never read any of this."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+COLUMNS = 8
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a metadata object was first used for."""
+
+    b: int
+    s_q: int
+    h_q: int
+    page_block_size: int
+    h_k: int
+    causal: bool
+    is_fp8_kvcache: bool
+    topk: int | None = None
+    extra_page_block_size: int | None = None
+    extra_topk: int | None = None
+
+
+class FlashMLASchedMeta:
+    """Metadata of one kind of call. Once it holds a table it also acts as that int32 tensor of shape (P, 8).
+
+    Made empty by `get_mla_metadata()`, it is filled at its first use and from then on serves that kind of call only. Made by
+    `get_mla_metadata(cache_seqlens, ...)` it holds a table from the start and serves any call.
+    """
+
+    Config = Config
+
+    def __init__(
+        self,
+        have_initialized: bool = False,
+        config: Config | None = None,
+        tile_scheduler_metadata: torch.Tensor | None = None,
+        num_splits: torch.Tensor | None = None,
+    ) -> None:
+        self.have_initialized = have_initialized
+        self.config = config
+        self.tile_scheduler_metadata = tile_scheduler_metadata
+        self.num_splits = num_splits
+        self._use: Any = None  # what config was made from: compared on each call, at a tenth of the cost
+
+    def __repr__(self) -> str:
+        table = self.tile_scheduler_metadata
+        shape = None if table is None else tuple(table.shape)
+        return f"FlashMLASchedMeta(have_initialized={self.have_initialized}, config={self.config}, table={shape})"
+
+    def _as_tensor(self) -> torch.Tensor:
+        table = self.tile_scheduler_metadata
+        if table is None:
+            raise AttributeError("FlashMLASchedMeta: no table yet, it is filled at the first use")
+        return table
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached for what the object itself does not have. Dunder names stay the object's own (copy, pickle, protocols).
+        if name.startswith("__") or "tile_scheduler_metadata" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self._as_tensor(), name)
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        return self._as_tensor()[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._as_tensor()[index] = value
+
+    def __len__(self) -> int:
+        return len(self._as_tensor())
+
+    def __bool__(self) -> bool:
+        return True
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """torch functions see the table: static_buffer.copy_(metadata), torch.empty_like(metadata), ..."""
+
+        def unwrap(value: Any) -> Any:
+            return value._as_tensor() if isinstance(value, cls) else value
+
+        return function(*tree_map(unwrap, args), **tree_map(unwrap, kwargs or {}))
+
+
+@functools.cache
+def _num_workers(device: torch.device) -> int:
+    """P: rows of a table. One number a device, so that tables of any two calls fit into each other."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).multi_processor_count)
+    return os.cpu_count() or 1
+
+
+def make_tables(b: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """A table (P, 8) and num_splits (b + 1,), cumulative: one split a request."""
+    table = torch.zeros((_num_workers(device), COLUMNS), dtype=torch.int32, device=device)
+    return table, torch.arange(b + 1, dtype=torch.int32, device=device)
+
+
+def get_mla_metadata(*args: Any, **kwargs: Any) -> tuple[FlashMLASchedMeta, torch.Tensor | None]:
+    """Metadata for flash_mla_with_kvcache, in either of two forms.
+
+    get_mla_metadata() -> (FlashMLASchedMeta, None): filled at its first use, then checked on each later one.
+
+    get_mla_metadata(cache_seqlens, num_heads_per_head_k, num_heads_k, num_heads_q=None, is_fp8_kvcache=False, topk=None) ->
+    (FlashMLASchedMeta, num_splits): cache_seqlens is (b,) int32; the first value acts as an int32 tensor of shape (P, 8) on
+    cache_seqlens's device, P at most the number of multiprocessors and independent of b and of the lengths; num_splits is
+    (b + 1,) int32. The second argument is also known as num_q_tokens_per_head_k.
+
+    Results never depend on what metadata holds, so it may be stale, sliced, copied into static buffers or written by hand.
+    """
+    cache_seqlens = args[0] if args else kwargs.get("cache_seqlens")
+    if not isinstance(cache_seqlens, torch.Tensor):
+        return FlashMLASchedMeta(), None
+    if cache_seqlens.dtype != torch.int32 or cache_seqlens.dim() != 1:
+        raise ValueError(
+            f"cache_seqlens: got {_kind(cache_seqlens)} of shape {tuple(cache_seqlens.shape)}, wanted int32 of shape (b,)"
+        )
+    table, num_splits = make_tables(cache_seqlens.shape[0], cache_seqlens.device)
+    return FlashMLASchedMeta(True, None, table, num_splits), num_splits
+
+
+def check_tables(metadata: Any, num_splits: Any) -> None:
+    """Metadata given as plain tensors: any int32 tensors will do, since nothing reads them."""
+    for name, value in (("tile_scheduler_metadata", metadata), ("num_splits", num_splits)):
+        if value is None and name == "num_splits":
+            continue
+        if not isinstance(value, torch.Tensor):
+            raise ValueError(f"{name}: got {type(value).__name__}, wanted what get_mla_metadata returns, or an int32 tensor")
+        if value.dtype != torch.int32:
+            raise ValueError(f"{name}: got {_kind(value)}, wanted int32")
+
+
+def check_use(metadata: FlashMLASchedMeta, q: torch.Tensor, k_cache: torch.Tensor, causal: bool) -> Any:
+    """Refuses an object that another kind of call has filled. Returns what mark_used wants; None for malformed tensors."""
+    try:
+        cache_shape = k_cache.shape
+        use = q.shape, cache_shape[1], cache_shape[2], causal
+    except (AttributeError, IndexError):
+        return None  # the operation itself names what is wrong
+    known = metadata.config
+    if known is None or metadata._use == use or len(use[0]) != 4:
+        return use
+    now = _config(use)
+    for field in fields(Config):
+        before, wanted = getattr(known, field.name), getattr(now, field.name)
+        if before != wanted:
+            raise ValueError(
+                f"tile_scheduler_metadata: got an object first used with {field.name} = {before}, wanted one for "
+                f"{field.name} = {wanted}; make a new one with get_mla_metadata() for each kind of call"
+            )
+    return use
+
+
+def mark_used(metadata: FlashMLASchedMeta, use: Any, device: torch.device) -> None:
+    """Fills an object at its first use. Tables that the caller has put there stay."""
+    metadata._use, metadata.config = use, _config(use)
+    table, num_splits = make_tables(metadata.config.b, device)
+    if metadata.tile_scheduler_metadata is None:
+        metadata.tile_scheduler_metadata = table
+    if metadata.num_splits is None:
+        metadata.num_splits = num_splits
+    metadata.have_initialized = True
+
+
+def _config(use: Any) -> Config:
+    (b, s_q, h_q, _), page_block_size, h_k, causal = use
+    return Config(b, s_q, h_q, page_block_size, h_k, bool(causal), False)
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

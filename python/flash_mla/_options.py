@@ -1,0 +1,28 @@
+"""Switches of the drop-in that its signatures have no room for, and the words for what is not there yet."""
+
+from __future__ import annotations
+
+import os
+from typing import NoReturn
+
+_AVAILABLE = "this build of flashmla has dense decode for bfloat16 and float16 caches (flash_mla_with_kvcache)"
+
+
+class _Switches:
+    batch_invariant = os.environ.get("FLASHMLA_BATCH_INVARIANT", "0") not in ("", "0")
+
+
+def set_batch_invariant(enabled: bool = True) -> None:
+    """Whether the bits of a request may depend on the other requests of its batch: with True they never do.
+
+    Also set by FLASHMLA_BATCH_INVARIANT=1 in the environment. Holds for later calls of the whole process.
+    """
+    _Switches.batch_invariant = bool(enabled)
+
+
+def batch_invariant() -> bool:
+    return _Switches.batch_invariant
+
+
+def not_there(what: str) -> NoReturn:
+    raise NotImplementedError(f"{what} is not available: {_AVAILABLE}")
