@@ -55,6 +55,8 @@ def _run(
         _complain(q, k_cache, block_table, cache_seqlens, head_dim_v)
     if out is None:
         out = q.new_empty((shape[0], shape[1], shape[2], head_dim_v))
+    elif out.shape[-1:] != (head_dim_v,):
+        raise ValueError(f"out: got shape {tuple(out.shape)}, wanted a last axis of head_dim_v = {head_dim_v}")
     lse = torch.empty((shape[0], shape[2], shape[1]), dtype=torch.float32, device=q.device)
     _decode(
         q, k_cache, block_table, cache_seqlens, None, out, lse, softmax_scale, causal, batch_invariant, "", 0, None, None

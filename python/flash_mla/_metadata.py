@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import os
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -90,17 +88,21 @@ class FlashMLASchedMeta:
         return function(*tree_map(unwrap, args), **tree_map(unwrap, kwargs or {}))
 
 
-@functools.cache
-def _num_workers(device: torch.device) -> int:
-    """P: rows of a table. One number a device, so that tables of any two calls fit into each other."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).multi_processor_count)
-    return os.cpu_count() or 1
+_ROWS: dict[torch.device, int] = {}
+
+
+def _rows(device: torch.device) -> int:
+    """P, one number a device: tables of any two calls fit into each other. A dictionary, so that torch.compile sees through."""
+    rows = _ROWS.get(device)
+    if rows is None:
+        rows = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+        _ROWS[device] = rows
+    return rows
 
 
 def make_tables(b: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """A table (P, 8) and num_splits (b + 1,), cumulative: one split a request."""
-    table = torch.zeros((_num_workers(device), COLUMNS), dtype=torch.int32, device=device)
+    table = torch.zeros((_rows(device), COLUMNS), dtype=torch.int32, device=device)
     return table, torch.arange(b + 1, dtype=torch.int32, device=device)
 
 
@@ -133,7 +135,7 @@ def check_tables(metadata: Any, num_splits: Any) -> None:
         if value is None and name == "num_splits":
             continue
         if not isinstance(value, torch.Tensor):
-            raise ValueError(f"{name}: got {type(value).__name__}, wanted what get_mla_metadata returns, or an int32 tensor")
+            raise ValueError(f"{name}: got {type(value).__name__}, wanted get_mla_metadata's or an int32 tensor")
         if value.dtype != torch.int32:
             raise ValueError(f"{name}: got {_kind(value)}, wanted int32")
 

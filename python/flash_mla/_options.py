@@ -8,8 +8,12 @@ from typing import NoReturn
 _AVAILABLE = "this build of flashmla has dense decode for bfloat16 and float16 caches (flash_mla_with_kvcache)"
 
 
+def enabled_by_environment() -> bool:
+    return os.environ.get("FLASHMLA_BATCH_INVARIANT", "0") not in ("", "0")
+
+
 class _Switches:
-    batch_invariant = os.environ.get("FLASHMLA_BATCH_INVARIANT", "0") not in ("", "0")
+    batch_invariant = enabled_by_environment()
 
 
 def set_batch_invariant(enabled: bool = True) -> None:

@@ -118,3 +118,13 @@ def test_inputs_may_be_read_only(dtype):
         value.setflags(write=False)
     out, _ = flashmla.decode(*case.inputs)
     assert out.shape == (2, 1, 16, 512)
+
+
+def test_jax():
+    """JAX arrays cannot be written to: results come back through DLPack, bfloat16 included."""
+    jax = pytest.importorskip("jax")
+    case = make_case([70, 5])
+    with jax.default_device(jax.devices("cpu")[0]):
+        out, lse = flashmla.decode(*(jax.numpy.asarray(x) for x in case.inputs))
+    assert isinstance(out, jax.Array) and out.dtype == jax.numpy.bfloat16 and lse.shape == (2, 16, 1)
+    assert np.asarray(out).tobytes() == flashmla.decode(*case.inputs)[0].tobytes()

@@ -60,6 +60,7 @@ BAD = {
     "no lengths": ("cache_seqlens", lambda n: None, "neither"),
     "out dtype": ("out", lambda o: o.astype(np.float16), "float16"),
     "out shape": ("out", lambda o: o[:1], "(1, 1, 16, 512)"),
+    "out width": ("out", lambda o: o[..., :320], "320"),
     "out read-only": ("out", read_only, "read-only"),
     "out overlapping itself": ("out", lambda o: np.broadcast_to(o[:1], o.shape), ""),
     "lse dtype": ("lse", lambda x: x.astype(np.float64), "float64"),

@@ -1,0 +1,133 @@
+"""torch.compile with fullgraph, export and the registered operators."""
+
+import pytest
+import torch
+from torch_cases import TorchCase, bits
+
+import flash_mla
+
+BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.gpu)]
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def new_style(q, k_cache, block_table, cache_seqlens):
+    metadata, _ = flash_mla.get_mla_metadata()
+    out, lse = flash_mla.flash_mla_with_kvcache(q * 1, k_cache, block_table, cache_seqlens, 512, metadata, causal=True)
+    return out * 1, lse
+
+
+def old_style(q, k_cache, block_table, cache_seqlens):
+    metadata, num_splits = flash_mla.get_mla_metadata(cache_seqlens, q.shape[1] * q.shape[2], 1)
+    out, lse = flash_mla.flash_mla_with_kvcache(
+        q * 1, k_cache, block_table, cache_seqlens, 512, metadata, num_splits, causal=True
+    )
+    return out * 1, lse
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("step", [new_style, old_style])
+def test_fullgraph(device, backend, step):
+    case = TorchCase([70, 5, 0], device, s_q=2, causal=True)
+    wanted = case.run()
+    out, lse = torch.compile(step, fullgraph=True, backend=backend)(*case.inputs)
+    assert bits(out) == bits(wanted[0]) and bits(lse) == bits(wanted[1])
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_metadata_made_outside(device, filled):
+    case = TorchCase([70, 5, 0], device)
+    metadata, _ = flash_mla.get_mla_metadata()
+    if filled:
+        case.run(metadata, None)
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def step(q, k_cache, block_table, cache_seqlens):
+        return flash_mla.flash_mla_with_kvcache(q, k_cache, block_table, cache_seqlens, 512, metadata)[0] + 0
+
+    assert bits(step(*case.inputs)) == bits(case.run()[0])
+
+
+def test_caller_owned_out(device):
+    case = TorchCase([70, 5, 0], device)
+    out = torch.full((3, 1, 16, 512), float("nan"), dtype=torch.bfloat16, device=device)
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def step(out, q, k_cache, block_table, cache_seqlens):
+        metadata, _ = flash_mla.get_mla_metadata()
+        returned, lse = flash_mla.flash_mla_with_kvcache(
+            q, k_cache, block_table, cache_seqlens, 512, metadata, softmax_scale=0.05, out=out
+        )
+        return returned + 0, lse
+
+    returned, lse = step(out, *case.inputs)
+    case.options["softmax_scale"] = 0.05
+    wanted = case.run()
+    assert bits(out) == bits(wanted[0]) == bits(returned) and bits(lse) == bits(wanted[1])
+
+
+def test_dynamic_batch(device):
+    """One graph serves every batch size."""
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    step = torch.compile(new_style, fullgraph=True, backend=backend, dynamic=True)
+    for lengths in ([70, 5, 0], [1, 2, 3, 4, 5], [64, 300]):
+        case = TorchCase(lengths, device, causal=True)
+        assert bits(step(*case.inputs)[0]) == bits(case.run()[0])
+    assert len(graphs) == 1
+
+
+def test_switch_is_part_of_the_graph(device):
+    case = TorchCase([70, 5, 0], device, causal=True)
+    step = torch.compile(new_style, fullgraph=True, backend="aot_eager")
+    for enabled in (False, True, False):
+        flash_mla.set_batch_invariant(enabled)
+        assert bits(step(*case.inputs)[0]) == bits(case.run()[0])
+
+
+def test_export(device):
+    class Step(torch.nn.Module):
+        def forward(self, q, k_cache, block_table, cache_seqlens):
+            return new_style(q, k_cache, block_table, cache_seqlens)
+
+    case = TorchCase([70, 5, 0], device, causal=True)
+    program = torch.export.export(Step(), case.inputs)
+    assert bits(program.module()(*case.inputs)[0]) == bits(case.run()[0])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_operators(device, dtype):
+    """torch's own checks: schema, fake functions, tracing with dynamic shapes."""
+    case = TorchCase([70, 5, 0], device, dtype=dtype, s_q=2)
+    arguments = (*case.inputs, 512, None, True, False)
+    checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
+    torch.library.opcheck(torch.ops.flash_mla.dense_decode.default, arguments, test_utils=checks)
+    out = torch.zeros(3, 2, 16, 512, dtype=case.q.dtype, device=device)
+    torch.library.opcheck(torch.ops.flash_mla.dense_decode_out.default, (*arguments, out), test_utils=checks)
+
+
+def test_fake_tensors(device):
+    from torch._subclasses import FakeTensorMode
+
+    case = TorchCase([70, 5, 0], device)
+    with FakeTensorMode() as mode:
+        inputs = [mode.from_tensor(x) for x in case.inputs]
+        out, lse = flash_mla.flash_mla_with_kvcache(*inputs, 512, flash_mla.get_mla_metadata()[0])
+    assert out.shape == (3, 1, 16, 512) and out.dtype == torch.bfloat16
+    assert lse.shape == (3, 16, 1) and lse.dtype == torch.float32 and out.device == case.q.device
+
+
+def test_parameters_are_tensors_too(device):
+    case = TorchCase([70, 5, 0], device)
+    wanted, _ = case.run()
+    case.q = torch.nn.Parameter(case.q)
+    assert bits(case.run()[0]) == bits(wanted)
