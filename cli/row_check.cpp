@@ -58,9 +58,7 @@ reference::RoundingModel rounding_model(const DecodePlan& plan) {
     if (plan.device.device.type == DeviceType::kCuda) {
         return reference::matrix_unit_model(plan.shape.dtype, longest_sum);
     }
-    const bool bf16_products = plan.device.arch == "avx512_bf16" && plan.shape.dtype == DType::kBFloat16;
-    return bf16_products ? reference::matrix_unit_model(DType::kBFloat16, longest_sum)
-                         : reference::fp32_model(longest_sum);
+    return reference::cpu_model(plan.device.arch, plan.shape.dtype, longest_sum);
 }
 
 RowCheck check_sample(const DecodeBatch& batch, std::int64_t rows, std::uint64_t seed, int threads) {

@@ -33,17 +33,10 @@ constexpr RoundingModel matrix_unit_model(DType dtype, std::int64_t longest_sum 
 }
 
 // The model of a CPU path ("portable", "avx2", "avx512", "avx512_bf16"): only the last has 16-bit products, for bf16
-// inputs. Every path merges after kChunkTokens keys (backends/cpu/config.hpp; tests/cpu holds the two equal).
-inline constexpr std::int64_t kCpuLongestSum = 2048;
-constexpr RoundingModel cpu_model(std::string_view path, DType dtype) {
-    if (path != "avx512_bf16" || dtype != DType::kBFloat16) return fp32_model(kCpuLongestSum);
-    return {.weights = dtype, .longest_sum = kCpuLongestSum};
-}
-
-// The model of the kernel that a plan chose.
-inline RoundingModel rounding_model_of(const DecodePlan& plan) {
-    return plan.device.device.type == DeviceType::kCpu ? cpu_model(plan.device.arch, plan.shape.dtype)
-                                                       : matrix_unit_model(plan.shape.dtype);
+// inputs.
+constexpr RoundingModel cpu_model(std::string_view path, DType dtype, std::int64_t longest_sum = kNoLimit) {
+    const bool products_16bit = path.ends_with("avx512_bf16") && dtype == DType::kBFloat16;
+    return {.weights = products_16bit ? dtype : DType::kFloat32, .longest_sum = longest_sum};
 }
 
 struct RowBound {

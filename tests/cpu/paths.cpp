@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "api/check.hpp"
+#include "backends/cpu/config.hpp"
 #include "backends/cpu/worker.hpp"
 #include "core/cpu_isa.hpp"
 #include "cpu/emulated_kernels.hpp"
@@ -54,8 +55,7 @@ const std::vector<CpuPath>& cpu_paths() {
 }
 
 reference::RoundingModel rounding_model(const CpuPath& path, DType dtype) {
-    const bool pairs = path.name.ends_with("avx512_bf16") && dtype == DType::kBFloat16;
-    return pairs ? reference::matrix_unit_model(dtype) : reference::fp32_model();
+    return reference::cpu_model(path.name, dtype, backends::cpu::kChunkTokens);
 }
 
 ForcedIsa::ForcedIsa(const char* value) {

@@ -206,17 +206,11 @@ TEST(ErrorBound, ASplitMergedTwiceIsSeen) { expect_seen(PlantedFault::kSplitMerg
 TEST(ErrorBound, AnUnmaskedTailIsSeen) { expect_seen(PlantedFault::kTailNotMasked, KeyOrder::kRandom); }
 TEST(ErrorBound, AWrongPageStrideIsSeen) { expect_seen(PlantedFault::kWrongPageStride, KeyOrder::kRandom); }
 
-TEST(RoundingModel, FollowsThePlan) {
-    DecodePlan plan;
-    plan.device.arch = "avx512_bf16";
-    EXPECT_EQ(rounding_model_of(plan).weights, DType::kBFloat16);
-    EXPECT_EQ(rounding_model_of(plan).addition, 0x1p-24);
-    plan.shape.dtype = DType::kFloat16;
-    EXPECT_EQ(rounding_model_of(plan).weights, DType::kFloat32);
-    plan.device.device.type = DeviceType::kCuda;
-    EXPECT_EQ(rounding_model_of(plan).weights, DType::kFloat16);
-    EXPECT_EQ(rounding_model_of(plan).addition, 0x1p-23);
-    EXPECT_EQ(cpu_model("avx2", DType::kBFloat16).weights, DType::kFloat32);
+TEST(RoundingModel, OnlyOneCpuPathRoundsWeightsAndOnlyForItsOwnType) {
+    EXPECT_EQ(cpu_model("avx512_bf16", DType::kBFloat16).weights, DType::kBFloat16);
+    EXPECT_EQ(cpu_model("avx512_bf16", DType::kFloat16).weights, DType::kFloat32);
+    EXPECT_EQ(cpu_model("avx512", DType::kBFloat16).weights, DType::kFloat32);
+    EXPECT_EQ(cpu_model("avx2", DType::kBFloat16, 2048).longest_sum, 2048);
 }
 
 TEST(ErrorBound, AnEmptyRowHasNoTolerance) {
