@@ -80,11 +80,9 @@ void print_text() {
 Json to_json() {
     const BuildInfo build = build_info();
     Json document = json_header("info");
-    document["build"] = {{"version", build.version},
-                         {"git_revision", build.git_revision},
-                         {"compiler", build.compiler},
-                         {"cuda_toolkit", build.cuda_toolkit},
-                         {"cuda_architectures", build.cuda_architectures},
+    document["build"] = {{"version", build.version},           {"git_revision", build.git_revision},
+                         {"source_hash", build.source_hash},   {"compiler", build.compiler},
+                         {"cuda_toolkit", build.cuda_toolkit}, {"cuda_architectures", build.cuda_architectures},
                          {"cpu_paths", build.cpu_paths}};
     document["devices"] = Json::array();
     for (const DeviceInfo& device : devices_here()) document["devices"].push_back(device_json(device));

@@ -33,7 +33,7 @@ ExitCode run_guarded(const Selected& selected) {
 int program(int argc, char** argv) {
     CLI::App app{"flashmla: multi-head latent attention kernels, run, measured and checked"};
     app.set_version_flag("--version", FLASHMLA_VERSION_STRING);
-    app.require_subcommand(1);
+    app.require_subcommand(0, 1);  // none is reported below: an unknown one should be named, not called missing
     app.footer(
         "Exit status: 0 fine, 1 a check failed, 2 bad options or input, 3 not supported here, 4 failed while running.\n"
         "`flashmla COMMAND --help` lists a command's options with examples.");
@@ -52,6 +52,11 @@ int program(int argc, char** argv) {
         std::string command = "flashmla";
         for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
         return report({kExitBadInput, fmt::format("{}\nTry `{} --help`.", error.what(), command)}, selected.json);
+    }
+    if (!selected.action) {
+        return report(
+            {kExitBadInput, "a command is needed: run, simulate, info, plan, verify or bench.\nTry `flashmla --help`."},
+            selected.json);
     }
     return run_guarded(selected);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <vector>
 
 #include "bench/lengths.hpp"
 #include "bench/sampling.hpp"
@@ -50,7 +51,8 @@ TEST(Suites, HaveTheShapesTheyName) {
     EXPECT_EQ(decode_suite("heads").value().size(), 21U);
     EXPECT_EQ(decode_suite("latency").value().size(), 12U);
     EXPECT_FALSE(decode_suite("other").ok());
-    for (const DecodeBenchCase& shape : decode_suite("dense").value()) {
+    const std::vector<DecodeBenchCase> dense = decode_suite("dense").value();
+    for (const DecodeBenchCase& shape : dense) {
         EXPECT_EQ(shape.b, 128);
         EXPECT_TRUE(shape.ragged);
     }

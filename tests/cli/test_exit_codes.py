@@ -11,7 +11,7 @@ def test_fine(flashmla):
 
 
 @pytest.mark.parametrize("command, complaint", [
-    ("", "subcommand"),
+    ("", "a command is needed"),
     ("nonsense", "nonsense"),
     ("run --bogus", "--bogus"),
     ("run --lengths 1,x", "'x'"),
