@@ -1,7 +1,11 @@
+#include "combine/merge_splits.hpp"
+
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "combine/merge_splits.hpp"
+#include <string>
+
+#include "combine/split_list.cuh"
 #include "core/planted_fault.hpp"
 #include "core/problem.hpp"
 #include "gpu/error.hpp"
@@ -9,16 +13,12 @@
 namespace flashmla::combine {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / 32;
-constexpr int kMaxWorkers = 1024;
+constexpr int kWarps = 8;
+constexpr int kThreads = 32 * kWarps;
+constexpr int kCtasPerSm = 3;
 constexpr int kRowTile = 64;
-constexpr int kRowGroups = 4;      // of 16 rows: one warp of the accumulator layout
-constexpr int kQuarters = 4;       // of 128 columns
-constexpr int kSteps = 16;         // of 8 columns in a quarter
-constexpr int kItemsPerTile = kRowGroups * kQuarters * kSteps;
-constexpr int kManySplits = 8;     // from here on one step an item instead of four: more warps, shorter chains
-constexpr int kFewSplitsSteps = 4;
+constexpr int kStepsPerQuarter = 8;  // of 16 columns
+constexpr int kUnroll = 4;           // splits whose loads are in flight together
 constexpr float kInfinity = __builtin_huge_valf();
 constexpr float kLn2 = 0.69314718055994530942f;
 
@@ -35,160 +35,199 @@ __device__ __forceinline__ unsigned int pack(float low, float high, __half) {
 struct Splits {
     int request, unit;
     int count;
-    int first;  // worker, or slot of chunk 0
+    long long first;  // worker, or slot of chunk 0
     bool invariant;
 
     __device__ __forceinline__ long long slot(int k) const {
         if (core::planted(core::PlantedFault::kSplitMergedTwice) && k > 0) --k;
         if (invariant) return first + k;
-        return k == 0 ? plan::left_slot(first) : plan::entered_slot(first + k);
+        return k == 0 ? plan::left_slot(static_cast<int>(first)) : plan::entered_slot(static_cast<int>(first) + k);
     }
 };
 
-// One warp: 16 rows of a row tile x `steps` x 8 columns.
-template <class Element>
-__device__ __forceinline__ void merge_item(const MergeParams& p, const Splits& splits, int tile_in_unit, int item) {
-    const int steps = splits.count >= kManySplits ? 1 : kFewSplitsSteps;
-    if (item >= kItemsPerTile / steps) return;
-    const int first_step = item % (kSteps / steps) * steps;
-    const int group = item / (kSteps / steps) % kRowGroups;
-    const int quarter = item / (kSteps / steps) / kRowGroups;
-    const int lane = threadIdx.x % 32;
-    const int rows_at[2] = {16 * group + lane / 4, 16 * group + lane / 4 + 8};
-    const int extra = core::planted(core::PlantedFault::kSplitMergedTwice) ? 1 : 0;
-    const int count = splits.count + extra;
+// Where a lane works: of a row tile, two rows and a step of 16 columns.
+struct Place {
+    long long tile_in_unit;
+    int group;    // of 16 rows
+    int quarter;  // of 128 columns
+    int step;     // of 16 columns
+    int lane;
 
-    const auto partial_tile = [&](int k) { return splits.slot(k) * p.work.row_tiles_per_unit + tile_in_unit; };
-    const auto lse_of = [&](int k, int row) { return __ldg(&p.partial_lse[partial_tile(k) * kRowTile + rows_at[row]]); };
+    __device__ __forceinline__ int row(int upper) const { return 16 * group + lane / 4 + 8 * upper; }
+};
 
-    // Whole-row log-sum-exp; the four lanes of a row take every fourth split each.
-    float lse_log2[2];
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-        float top = -kInfinity;
-        for (int k = lane % 4; k < count; k += 4) top = fmaxf(top, lse_of(k, row));
-        top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-        top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-        float sum = 0.0f;
-        if (top > -kInfinity) {
-            for (int k = lane % 4; k < count; k += 4) sum += exp2f(lse_of(k, row) - top);
-        }
-        sum += __shfl_xor_sync(~0u, sum, 1);
-        sum += __shfl_xor_sync(~0u, sum, 2);
-        lse_log2[row] = sum > 0.0f || sum != sum ? top + log2f(sum) : -kInfinity;
-    }
+// Two rows' running merge: value = sum / total at scale 2^top.
+struct Running {
+    float top[2] = {-kInfinity, -kInfinity};
+    float total[2] = {0.0f, 0.0f};
+    float sum[8] = {};  // as in partial_out
 
-    float4 merged[kFewSplitsSteps] = {};
-    const float4* partials = reinterpret_cast<const float4*>(p.partial_out);
-    const int within = (quarter * kSteps + first_step) * 128 + 32 * group + lane;
-#pragma unroll 4
-    for (int k = 0; k < count; ++k) {
-        float weight[2];
+    // Adds a partial (or another running merge) of weight total * 2^lse whose values are held divided by 2^exponent.
+    __device__ __forceinline__ void add(const float (&lse)[2], const float (&weight)[2], const float (&exponent)[2],
+                                        const float (&values)[8]) {
+        float old_scale[2];
+        float new_scale[2];
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            weight[row] = lse_log2[row] == -kInfinity ? 0.0f : exp2f(lse_of(k, row) - lse_log2[row]);
+            // A row without keys adds nothing, and must not turn the scale of an empty sum into NaN.
+            const bool empty = lse[row] == -kInfinity;
+            const float raised = empty ? top[row] : fmaxf(top[row], lse[row]);
+            old_scale[row] = top[row] == -kInfinity ? 0.0f : exp2f(top[row] - raised);
+            const float own = empty ? 0.0f : exp2f(lse[row] - raised);
+            new_scale[row] = empty ? 0.0f : own * exp2f(exponent[row]);
+            total[row] = total[row] * old_scale[row] + own * weight[row];
+            top[row] = raised;
         }
-        const float4* source = partials + partial_tile(k) * (kRowTile * kQuarters * kSteps * 2) + within;
 #pragma unroll
-        for (int i = 0; i < kFewSplitsSteps; ++i) {
-            if (i >= steps) break;
-            const float4 part = __ldg(source + i * 128);
-            merged[i].x += weight[0] * part.x;
-            merged[i].y += weight[0] * part.y;
-            merged[i].z += weight[1] * part.z;
-            merged[i].w += weight[1] * part.w;
+        for (int i = 0; i < 8; ++i) {
+            const int row = i / 2 % 2;
+            sum[i] = sum[i] * old_scale[row] + (new_scale[row] == 0.0f ? 0.0f : new_scale[row] * values[i]);
         }
     }
+};
 
-    const core::RowTiling& rows = p.work.rows;
-    const int row_tile = p.work.first_row_tile(splits.unit) + tile_in_unit;
+// Adds splits first, first + stride, .. < count.
+__device__ __forceinline__ void add_splits(const MergeParams& p, const Splits& splits, const Place& at, int first, int stride,
+                                           int count, Running& running) {
+    for (int base = first; base < count; base += kUnroll * stride) {
+        uint4 values[kUnroll];
+        float lse[kUnroll][2];
+        float exponent[kUnroll][2];
 #pragma unroll
-    for (int row = 0; row < 2; ++row) {
-        const int r = rows_at[row];
+        for (int u = 0; u < kUnroll; ++u) {
+            const int k = base + u * stride;
+            if (k >= count) break;
+            const long long tile = splits.slot(k) * p.work.row_tiles_per_unit + at.tile_in_unit;
+            values[u] = __ldg(static_cast<const uint4*>(p.partial_out) +
+                              ((tile * 4 + at.quarter) * kStepsPerQuarter + at.step) * 128 + 32 * at.group + at.lane);
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                lse[u][row] = __ldg(&p.partial_lse[tile * kRowTile + at.row(row)]);
+                exponent[u][row] = __ldg(&p.partial_exponent[(tile * 2 + at.quarter / 2) * kRowTile + at.row(row)]);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u) {
+            if (base + u * stride >= count) break;
+            const unsigned int words[4] = {values[u].x, values[u].y, values[u].z, values[u].w};
+            float unpacked[8];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const float2 pair = __half22float2(reinterpret_cast<const __half2&>(words[i]));
+                unpacked[2 * i] = pair.x;
+                unpacked[2 * i + 1] = pair.y;
+            }
+            running.add(lse[u], {1.0f, 1.0f}, exponent[u], unpacked);
+        }
+    }
+}
+
+template <class Element>
+__device__ __forceinline__ void store(const MergeParams& p, const Splits& splits, const Place& at, const Running& running) {
+    const core::RowTiling& rows = p.work.rows;
+    const int row_tile = p.work.first_row_tile(splits.unit) + static_cast<int>(at.tile_in_unit);
+#pragma unroll
+    for (int upper = 0; upper < 2; ++upper) {
+        const int r = at.row(upper);
         const int token = rows.first_token(row_tile) + r / rows.tile_heads;
         const int head_in_group = rows.first_head(row_tile) + r % rows.tile_heads;
         if (r >= rows.tile_heads * rows.tokens_per_tile || token >= rows.s_q || head_in_group >= rows.heads) continue;
         const long long head = p.work.kv_head(splits.unit) * rows.heads + head_in_group;
-        const long long base = splits.request * p.out_b + token * p.out_token + head * p.out_head;
-        for (int i = 0; i < steps; ++i) {
-            const int column = 128 * quarter + 8 * (first_step + i) + 2 * (lane % 4);
-            const float4 m = merged[i];
-            const unsigned int packed = row == 0 ? pack(m.x, m.y, Element{}) : pack(m.z, m.w, Element{});
-            *reinterpret_cast<unsigned int*>(static_cast<unsigned short*>(p.out) + base + column) = packed;
+        const bool empty = running.top[upper] == -kInfinity;
+        const float inverse = empty ? 0.0f : 1.0f / running.total[upper];
+        unsigned short* out = static_cast<unsigned short*>(p.out) + splits.request * p.out_b + token * p.out_token +
+                              head * p.out_head + 128 * at.quarter + 16 * at.step + 2 * (at.lane % 4);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float* v = &running.sum[4 * half + 2 * upper];
+            *reinterpret_cast<unsigned int*>(out + 8 * half) = pack(v[0] * inverse, v[1] * inverse, Element{});
         }
-        if (quarter == 0 && first_step == 0 && lane % 4 == 0) {
+        if (at.quarter == 0 && at.step == 0 && at.lane % 4 == 0) {
             p.lse[splits.request * p.lse_b + head * p.lse_head + token * p.lse_token] =
-                lse_log2[row] == -kInfinity ? kInfinity : lse_log2[row] * kLn2;
+                empty ? kInfinity : (running.top[upper] + log2f(running.total[upper])) * kLn2;
         }
     }
 }
 
-// Balanced schedule: worker boundaries strictly inside a unit name the units that were split. A run of such boundaries, from
-// `first` to `last`, is one unit, begun by worker first - 1. In worker order, which every CTA must agree on.
-struct SplitList {
-    int first[kMaxWorkers];
-    int last[kMaxWorkers];
-    int size;
+// Results of the eight warps on their way to one of them.
+struct Exchange {
+    float sum[kWarps][8][32];
+    float top[kWarps][2][32];
+    float total[kWarps][2][32];
 };
 
-__device__ __forceinline__ bool same_unit(const plan::Cut& a, const plan::Cut& b) {
-    return a.request == b.request && a.unit == b.unit;
-}
-
-// One warp. `cuts` holds num_workers + 1 entries.
-__device__ void list_splits(const MergeParams& p, const plan::Cut* cuts, SplitList& list) {
+// All threads of the CTA.
+template <class Element>
+__device__ __forceinline__ void merge_item(const MergeParams& p, const Splits& splits, int item, Exchange& exchange) {
+    const int warp = threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
-    int firsts = 0;
-    int lasts = 0;
-    for (int base = 1; base < p.num_workers; base += 32) {
-        const int w = base + lane;
-        const bool inside = w < p.num_workers && cuts[w].tile > 0;
-        const bool first = inside && !(cuts[w - 1].tile > 0 && same_unit(cuts[w - 1], cuts[w]));
-        const bool last = inside && !(cuts[w + 1].tile > 0 && same_unit(cuts[w + 1], cuts[w]));
-        const unsigned int first_lanes = __ballot_sync(~0u, first);
-        const unsigned int last_lanes = __ballot_sync(~0u, last);
-        const unsigned int below = (1u << lane) - 1;
-        if (first) list.first[firsts + __popc(first_lanes & below)] = w;
-        if (last) list.last[lasts + __popc(last_lanes & below)] = w;
-        firsts += __popc(first_lanes);
-        lasts += __popc(last_lanes);
+    const int count = splits.count + (core::planted(core::PlantedFault::kSplitMergedTwice) ? 1 : 0);
+    const int per_tile = items_per_tile(splits.count);
+    const int within = item % per_tile;
+    Running running;
+    if (splits.count < kManySplits) {
+        const Place at{item / per_tile, within % 4, within / 4, warp, lane};
+        add_splits(p, splits, at, 0, 1, count, running);
+        store<Element>(p, splits, at, running);
+        return;
     }
-    if (lane == 0) list.size = firsts;
+    const Place at{item / per_tile, within % 4, within / 4 % 4, within / 16, lane};
+    add_splits(p, splits, at, warp, kWarps, count, running);
+    __syncthreads();  // the exchange of the item before has been read
+#pragma unroll
+    for (int i = 0; i < 8; ++i) exchange.sum[warp][i][lane] = running.sum[i];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+        exchange.top[warp][row][lane] = running.top[row];
+        exchange.total[warp][row][lane] = running.total[row];
+    }
+    __syncthreads();
+    if (warp != 0) return;
+    for (int w = 1; w < kWarps; ++w) {
+        const float top[2] = {exchange.top[w][0][lane], exchange.top[w][1][lane]};
+        const float total[2] = {exchange.total[w][0][lane], exchange.total[w][1][lane]};
+        float sum[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sum[i] = exchange.sum[w][i][lane];
+        running.add(top, total, {0.0f, 0.0f}, sum);
+    }
+    store<Element>(p, splits, at, running);
 }
 
 template <class Element>
-__global__ void __launch_bounds__(kThreads) flash_fwd_mla_combine_kernel(const __grid_constant__ MergeParams p) {
+__global__ void __launch_bounds__(kThreads, kCtasPerSm)
+    flash_fwd_mla_combine_kernel(const __grid_constant__ MergeParams p) {
     __shared__ plan::Cut cuts[kMaxWorkers + 1];
     __shared__ SplitList list;
-    const int warp = blockIdx.x * kWarps + threadIdx.x / 32;
-    const int warps = gridDim.x * kWarps;
+    __shared__ Exchange exchange;
     const int tiles = p.work.row_tiles_per_unit;
 
     asm volatile("griddepcontrol.wait;" ::: "memory");
     if (p.work.chunk_tiles > 0) {
-        const long long items = static_cast<long long>(p.work.b) * p.work.units() * tiles * kItemsPerTile;
-        for (long long i = warp; i < items; i += warps) {
-            const long long unit_index = i / (tiles * kItemsPerTile);
-            const int request = static_cast<int>(unit_index / p.work.units());
-            const int unit = static_cast<int>(unit_index % p.work.units());
+        const long long per_unit = static_cast<long long>(tiles) * kItemsManySplits;
+        const long long items = per_unit * p.work.b * p.work.units();
+        for (long long i = blockIdx.x; i < items; i += gridDim.x) {
+            const int request = static_cast<int>(i / per_unit / p.work.units());
+            const int unit = static_cast<int>(i / per_unit % p.work.units());
             const int len = core::request_length(p.lengths, p.lengths_are_cumulative, p.capacity, request);
             const int chunks = core::ceil_div(plan::unit_key_tiles(p.work, len, unit), p.work.chunk_tiles);
-            if (chunks <= 1) continue;
+            const int item = static_cast<int>(i % per_unit);
+            if (chunks <= 1 || item >= tiles * items_per_tile(chunks)) continue;
             const Splits splits{request, unit, chunks, plan::chunk_slot(p.work, request, unit, 0, p.max_chunks), true};
-            merge_item<Element>(p, splits, static_cast<int>(i / kItemsPerTile % tiles), static_cast<int>(i % kItemsPerTile));
+            merge_item<Element>(p, splits, item, exchange);
         }
         return;
     }
     for (int w = threadIdx.x; w <= p.num_workers; w += kThreads) cuts[w] = p.cuts[w];
     __syncthreads();
-    if (threadIdx.x < 32) list_splits(p, cuts, list);
+    if (threadIdx.x < 32) list_splits(cuts, p.num_workers, tiles, list);
     __syncthreads();
-    const int items = list.size * tiles * kItemsPerTile;
-    for (int i = warp; i < items; i += warps) {
-        const int at = i / (tiles * kItemsPerTile);
-        const int first = list.first[at];
-        const Splits splits{cuts[first].request, cuts[first].unit, list.last[at] - first + 2, first - 1, false};
-        merge_item<Element>(p, splits, i / kItemsPerTile % tiles, i % kItemsPerTile);
+    const int items = list.items_before[list.size];
+    for (int i = blockIdx.x; i < items; i += gridDim.x) {
+        const int entry = find_entry(list, i);
+        const int first = list.first[entry];
+        const Splits splits{cuts[first].request, cuts[first].unit, list.last[entry] - first + 2, first - 1, false};
+        merge_item<Element>(p, splits, i - list.items_before[entry], exchange);
     }
 }
 
@@ -196,23 +235,27 @@ __global__ void __launch_bounds__(kThreads) flash_fwd_mla_combine_kernel(const _
 
 Status launch_merge(const MergeParams& params, DType dtype, int num_sms, StreamHandle stream) {
     if (params.num_workers > kMaxWorkers) {
-        return unsupported("num_workers: " + std::to_string(params.num_workers) + " is more than the merge's " +
+        return unsupported("num_workers: got " + std::to_string(params.num_workers) + ", the merge takes at most " +
                            std::to_string(kMaxWorkers));
     }
+    const void* kernel = dtype == DType::kFloat16
+                             ? reinterpret_cast<const void*>(&flash_fwd_mla_combine_kernel<__half>)
+                             : reinterpret_cast<const void*>(&flash_fwd_mla_combine_kernel<__nv_bfloat16>);
+    // The same split of L1 and shared memory as the kernel before: changing it would wait for an idle SM.
+    FLASHMLA_CUDA_TRY(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
     cudaLaunchAttribute dependent{};
     dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     dependent.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(2 * num_sms);
+    config.gridDim = dim3(static_cast<unsigned>(kCtasPerSm * num_sms));
     config.blockDim = dim3(kThreads);
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = &dependent;
     config.numAttrs = 1;
-    if (dtype == DType::kFloat16) {
-        FLASHMLA_CUDA_TRY(cudaLaunchKernelEx(&config, flash_fwd_mla_combine_kernel<__half>, params));
-    } else {
-        FLASHMLA_CUDA_TRY(cudaLaunchKernelEx(&config, flash_fwd_mla_combine_kernel<__nv_bfloat16>, params));
-    }
+    MergeParams copy = params;
+    void* arguments[] = {&copy};
+    FLASHMLA_CUDA_TRY(cudaLaunchKernelExC(&config, kernel, arguments));
     return {};
 }
 

@@ -17,4 +17,8 @@ __device__ __forceinline__ WarpgroupPlace place() {
     return {tid / 32 % 4, tid % 32};
 }
 
+// The same value in every lane, said so that ptxas believes it: what depends on it (loop counts, ring slots, descriptors) then
+// lives in uniform registers, and control flow is not treated as divergent.
+__device__ __forceinline__ int uniform(int value) { return __shfl_sync(~0u, value, 0); }
+
 }  // namespace flashmla::gpu

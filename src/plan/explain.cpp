@@ -45,6 +45,14 @@ std::int64_t piece_rows(const plan::WorkShape& work, const plan::Piece& piece) {
     return rows;
 }
 
+// Output, log-sum-exp and, on the GPU (src/combine/merge_splits.hpp), an exponent for each column half.
+double partial_row_bytes(const DecodePlan& plan) {
+    const bool on_gpu = plan.kernel_id != KernelId::kCpuDecodeDense;
+    const int value_bytes = on_gpu ? 2 : 4;
+    const int scalars = on_gpu ? 3 : 1;
+    return static_cast<double>(plan.shape.d_v * value_bytes + scalars * 4);
+}
+
 }  // namespace
 
 Result<ScheduleExplanation> explain_schedule(const DecodePlan& plan, std::span<const std::int32_t> lengths) {
@@ -94,8 +102,7 @@ Result<Prediction> predict_decode(const DecodePlan& plan, std::span<const std::i
         .kv_bytes = cost.kv_bytes,
         .q_bytes = cost.q_bytes,
         .out_bytes = cost.out_bytes,
-        .partial_bytes = kWriteAndRead * static_cast<double>(partial_rows) * static_cast<double>(plan.shape.d_v + 1) *
-                         static_cast<double>(sizeof(float)),
+        .partial_bytes = kWriteAndRead * static_cast<double>(partial_rows) * partial_row_bytes(plan),
         .flops = cost.flops,
         .memory_seconds = roofline.memory_seconds,
         .compute_seconds = roofline.compute_seconds,

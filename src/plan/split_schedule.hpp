@@ -51,6 +51,7 @@ FLASHMLA_HD int key_tiles(int keys) {
 
 // Key tiles that any row of the unit's group sees; every row tile of the group runs over all of them.
 FLASHMLA_HD int unit_key_tiles(const WorkShape& w, int len, int unit) {
+    if (!w.causal) return key_tiles(len);
     const int last_tile = core::min_of(w.first_row_tile(unit) + w.row_tiles_per_unit, w.rows.tiles) - 1;
     const int keys = core::visible_keys(len, w.rows.s_q, w.rows.end_token(last_tile) - 1, w.causal);
     return key_tiles(keys);
@@ -72,7 +73,7 @@ FLASHMLA_HD std::int64_t request_cost(const WorkShape& w, int len) {
 
 // A worker's share T in places of the line. At least 1, so that positions increase strictly.
 FLASHMLA_HD std::int64_t worker_share(const WorkShape& w, std::int64_t line_length, int workers) {
-    return core::max_of<std::int64_t>(1, core::ceil_div<std::int64_t>(line_length - w.visit_cost, workers));
+    return core::max_of<std::int64_t>(1, core::quotient(core::max_of<std::int64_t>(0, line_length - w.visit_cost) + workers - 1, workers));
 }
 
 // Where worker w starts. The first one also owns the first visit, so that equal shares of one request are equal in
@@ -99,7 +100,7 @@ FLASHMLA_HD Cut cut_in_request(const WorkShape& w, int len, int request, std::in
     int unit = 0;
     if (!w.causal || w.rows.s_q == 1) {
         const std::int64_t cost = unit_cost(w, key_tiles(len));
-        unit = static_cast<int>(offset / cost);
+        unit = static_cast<int>(core::quotient(offset, cost));
         offset -= unit * cost;
     } else {
         std::int64_t cost = unit_cost(w, unit_key_tiles(w, len, unit));
@@ -109,7 +110,7 @@ FLASHMLA_HD Cut cut_in_request(const WorkShape& w, int len, int request, std::in
         }
     }
     if (w.chunk_tiles > 0) {
-        const int chunk = static_cast<int>(offset / (w.visit_cost + w.chunk_tiles));
+        const int chunk = static_cast<int>(core::quotient(offset, w.visit_cost + w.chunk_tiles));
         return {request, unit, chunk * w.chunk_tiles};
     }
     return {request, unit, static_cast<int>(core::max_of<std::int64_t>(0, offset - w.visit_cost))};

@@ -59,10 +59,13 @@ Result<WorkspaceLayout> gpu_layout(const DecodePlan& plan) {
     }
     const std::int64_t rows = std::int64_t{plan.row_tiles_per_worker} * sm90_dense::kRowTile;
     constexpr std::int64_t kFloat = sizeof(float);
+    constexpr std::int64_t kHalf = 2;   // bytes of an fp16 value
+    constexpr std::int64_t kSides = 2;  // column halves, each with an exponent a row
     LayoutBuilder builder;
     builder.add("cuts", (std::int64_t{plan.num_workers} + 1) * static_cast<std::int64_t>(kCutBytes));
     builder.add("partial_lse", core::checked_product({*slots, rows, kFloat}));
-    builder.add("partial_out", core::checked_product({*slots, rows, plan.shape.d_v, kFloat}));
+    builder.add("partial_exponent", core::checked_product({*slots, kSides, rows, kFloat}));
+    builder.add("partial_out", core::checked_product({*slots, rows, plan.shape.d_v, kHalf}));
     return std::move(builder).finish();
 }
 
@@ -113,7 +116,8 @@ GpuWorkspace gpu_workspace(const DecodePlan& plan) {
     const std::vector<Region>& regions = layout.value().regions;
     out.cuts_offset = regions[0].offset;
     out.partial_lse_offset = regions[1].offset;
-    out.partial_out_offset = regions[2].offset;
+    out.partial_exponent_offset = regions[2].offset;
+    out.partial_out_offset = regions[3].offset;
     out.total = layout.value().total;
     out.slots = *gpu_slots(plan);
     out.max_chunks = plan.options.batch_invariant ? max_chunks(plan.shape) : 0;

@@ -99,7 +99,7 @@ TEST(PredictDecode, CountsBytesAndFlops) {
 TEST(PredictDecode, PartialResultsAreWrittenAndRead) {
     const std::vector<std::int32_t> lengths{66 * 64};
     const Prediction out = predict_decode(h200_plan(1, 66), lengths).value();
-    EXPECT_EQ(out.partial_bytes, 66.0 * 128 * 513 * 4 * 2);
+    EXPECT_EQ(out.partial_bytes, 66.0 * 128 * (512 * 2 + 3 * 4) * 2);
 }
 
 }  // namespace

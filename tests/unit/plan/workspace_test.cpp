@@ -35,8 +35,9 @@ TEST(Workspace, BalancedScheduleHasTwoSlotsAWorker) {
     EXPECT_EQ(workspace.max_chunks, 0);
     EXPECT_EQ(workspace.cuts_offset, 0u);
     EXPECT_EQ(workspace.partial_lse_offset, 1280u);  // 67 cuts of 16 bytes, rounded up to 256
-    EXPECT_EQ(workspace.partial_out_offset, 1280u + 132u * 2 * 64 * 4);
-    EXPECT_EQ(workspace.total, workspace.partial_out_offset + 132ull * 2 * 64 * 512 * 4);
+    EXPECT_EQ(workspace.partial_exponent_offset, 1280u + 132u * 2 * 64 * 4);
+    EXPECT_EQ(workspace.partial_out_offset, workspace.partial_exponent_offset + 132u * 2 * 2 * 64 * 4);
+    EXPECT_EQ(workspace.total, workspace.partial_out_offset + 132ull * 2 * 64 * 512 * 2);
     EXPECT_EQ(plan.workspace_bytes, workspace.total);
     expect_sound(plan);
     // Neither the batch nor the table's width matters.

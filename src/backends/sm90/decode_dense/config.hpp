@@ -17,6 +17,8 @@ inline constexpr int kPairs = 4;
 constexpr int pair_column(int pair) { return pair % 2 * 256 + pair / 2 * 128; }  // first column, in ring order
 inline constexpr int kRopeColumn = 512;
 inline constexpr int kRingSlots = 11;
+inline constexpr int kHeadPairs = 3;       // of a key tile: those that meet the register part of the query
+inline constexpr int kTileBarriers = 3;    // more key tiles than the ring can hold parts of
 inline constexpr int kQueryPairs = 3;      // the first pairs of the query live in registers of the scores warpgroup
 inline constexpr int kQueryTailTiles = 3;  // the other three tiles stay in shared memory
 

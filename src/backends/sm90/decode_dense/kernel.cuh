@@ -15,12 +15,13 @@ namespace flashmla::backends::sm90::decode_dense {
 template <int kCluster>
 __device__ __forceinline__ void init_barriers(Barriers& barriers) {
     constexpr int kWarps = 4;
-    for (int slot = 0; slot < kRingSlots; ++slot) {
-        barriers.full[slot].init(1);
-        barriers.empty[slot].init(kWarps * kCluster);
+    for (int slot = 0; slot < kRingSlots; ++slot) barriers.slot_empty[slot].init(kWarps * kCluster);
+    for (int tile = 0; tile < kTileBarriers; ++tile) {
+        barriers.head_full[tile].init(1);
+        barriers.last_full[tile].init(1);
     }
-    barriers.rope_full.init(1);
     barriers.rope_empty.init(kWarps * kCluster);
+    barriers.q_pairs_full.init(1);
     barriers.q_tail_full.init(1);
     barriers.q_tail_empty.init(kWarps);
     for (int buffer = 0; buffer < 2; ++buffer) {
@@ -69,17 +70,17 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int role = warp / 4;
     if (role == 0) {
         cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
-        if (warp == 0) Producer<kCluster>{p, shared, rank, lane}.run();
+        if (warp == 0) Producer<kCluster, Variant::kPrefetch>{p, shared, rank, lane}.run();
         if (warp == 1) publish_pieces<kCluster>(p, shared, worker, rank, lane);
     } else if (role == 1) {
         cutlass::arch::warpgroup_reg_alloc<kScoresRegisters>();
-        Scores<Element, kCluster>{p, shared, rank}.run();
+        Scores<Element, kCluster, Variant::kHoldValues>{p, shared, rank, warp % 4, lane}.run();
     } else if (role == 2) {
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
-        Values<Element, kCluster, 0>{p, shared, rank}.run();
+        Values<Element, kCluster, 0>{p, shared, rank, warp % 4, lane}.run();
     } else {
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
-        Values<Element, kCluster, 1>{p, shared, rank}.run();
+        Values<Element, kCluster, 1>{p, shared, rank, warp % 4, lane}.run();
     }
     // A CTA's barriers must outlive its peer's last arrival on them.
     sync_cluster<kCluster>();

@@ -100,7 +100,8 @@ Status launch(const core::DecodeCall& call) {
     params.lse_token = call.strides.lse_token;
     params.cuts = reinterpret_cast<plan::Cut*>(memory + workspace.cuts_offset);
     params.partial_lse = reinterpret_cast<float*>(memory + workspace.partial_lse_offset);
-    params.partial_out = reinterpret_cast<float*>(memory + workspace.partial_out_offset);
+    params.partial_exponent = reinterpret_cast<float*>(memory + workspace.partial_exponent_offset);
+    params.partial_out = memory + workspace.partial_out_offset;
 
     // A pool without pages has nothing to read; the map needs some address all the same.
     core::DecodeCall mapped = call;
@@ -138,6 +139,7 @@ Status launch(const core::DecodeCall& call) {
                                   .max_chunks = params.max_chunks,
                                   .cuts = params.cuts,
                                   .partial_lse = params.partial_lse,
+                                  .partial_exponent = params.partial_exponent,
                                   .partial_out = params.partial_out,
                                   .lengths = params.lengths,
                                   .lengths_are_cumulative = params.lengths_are_cumulative,

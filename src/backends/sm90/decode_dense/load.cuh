@@ -10,14 +10,15 @@ namespace flashmla::backends::sm90::decode_dense {
 
 inline constexpr std::uint64_t kCacheHint = static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL);
 
-template <int kCluster>
+template <int kCluster, bool kPrefetch>
 struct Producer {
     const Params& p;
     Shared& shared;
     int rank;  // of this CTA in its cluster
     int lane;
     gpu::RingPosition<kRingSlots> ring{};
-    std::uint32_t key_tile_parity = 0;
+    gpu::RingPosition<kTileBarriers> key_tile{};
+    std::uint32_t rope_parity = 0;
     std::uint32_t q_tail_phase = 0;
 
     __device__ __forceinline__ void load_query_tile(const PieceRecord& q, int column, gpu::Barrier& full, void* tile) {
@@ -37,11 +38,12 @@ struct Producer {
 
     // The three query pairs that end in registers pass through the ring like KV.
     __device__ __forceinline__ void load_query_pairs(const PieceRecord& q) {
+        gpu::Barrier& full = shared.barriers.q_pairs_full;
+#pragma unroll 1
         for (int pair = 0; pair < kQueryPairs; ++pair) {
-            shared.barriers.empty[ring.slot].wait(ring.phase ^ 1);
+            shared.barriers.slot_empty[ring.slot].wait(ring.phase ^ 1);
             if (lane == 0) {
-                gpu::Barrier& full = shared.barriers.full[ring.slot];
-                full.arrive_expecting(2 * p.box_rows * gpu::kTileRowBytes);
+                if (pair == 0) full.arrive_expecting(2 * kQueryPairs * p.box_rows * gpu::kTileRowBytes);
                 unsigned char* tiles = shared.pairs[ring.slot];
                 load_query_tile(q, pair_column(pair), full, tiles);
                 load_query_tile(q, pair_column(pair) + 64, full, tiles + gpu::kTileBytes);
@@ -63,10 +65,12 @@ struct Producer {
     }
 
     __device__ __forceinline__ void load_pair(int pair, int kv_head, int page) {
-        shared.barriers.empty[ring.slot].wait(ring.phase ^ 1);
+        shared.barriers.slot_empty[ring.slot].wait(ring.phase ^ 1);
         if (lane == 0) {
-            gpu::Barrier& full = shared.barriers.full[ring.slot];
-            full.arrive_expecting(2 * gpu::kTileBytes);
+            gpu::Barrier& full =
+                pair < kHeadPairs ? shared.barriers.head_full[key_tile.slot] : shared.barriers.last_full[key_tile.slot];
+            if (pair == 0) full.arrive_expecting(2 * kHeadPairs * gpu::kTileBytes);
+            if (pair == kHeadPairs) full.arrive_expecting(3 * gpu::kTileBytes);
             // Each CTA of a cluster issues its share of the pair for all of them.
             for (int half = rank; half < 2; half += kCluster) {
                 load_kv_tile(pair_column(pair) + 64 * half, kv_head, page, full,
@@ -76,20 +80,19 @@ struct Producer {
         ring.advance(1);
     }
 
+    // After the last pair, whose barrier it shares.
     __device__ __forceinline__ void load_rope(int kv_head, int page) {
-        shared.barriers.rope_empty.wait(key_tile_parity ^ 1);
-        if (lane == 0) {
-            shared.barriers.rope_full.arrive_expecting(gpu::kTileBytes);
-            if (kCluster == 1 || static_cast<int>(key_tile_parity) == rank) {
-                load_kv_tile(kRopeColumn, kv_head, page, shared.barriers.rope_full, shared.rope);
-            }
+        shared.barriers.rope_empty.wait(rope_parity ^ 1);
+        if (lane == 0 && (kCluster == 1 || static_cast<int>(rope_parity) == rank)) {
+            load_kv_tile(kRopeColumn, kv_head, page, shared.barriers.last_full[key_tile.slot], shared.rope);
         }
-        key_tile_parity ^= 1;
+        rope_parity ^= 1;
     }
 
-    // This CTA's share of a page, into L2, one key tile ahead of its copy.
+    // This CTA's share of a page, into L2, one key tile ahead of its copy. Issuing it takes hundreds of cycles: it stands where
+    // the producer would wait for a slot anyway.
     __device__ __forceinline__ void prefetch(int page) {
-        if (kCluster == 1 || p.kv_base == nullptr || lane != 0) return;
+        if (!kPrefetch || p.kv_base == nullptr || lane != 0) return;
         if (page < 0 || page >= p.num_pages) return;
         constexpr int kShareBytes = kKeyTile * kDimQk * 2 / kCluster;
         const char* address = p.kv_base + page * p.page_stride_bytes + rank * kShareBytes;
@@ -99,23 +102,25 @@ struct Producer {
     __device__ __forceinline__ void run() {
         for (PieceReader reader(shared); reader.next();) {
             const PieceRecord& piece = reader.piece();
-            const int tile_end = piece.tile_end;
+            const int tile_begin = gpu::uniform(piece.tile_begin);
+            const int tile_end = gpu::uniform(piece.tile_end);
             const int kv_head = piece.kv_head;
-            if (piece.tile_begin == tile_end) continue;
+            if (tile_begin == tile_end) continue;
             load_query_pairs(piece);
             const std::int32_t* table = p.block_table + piece.request * p.table_stride;
             int pages = 0;  // of 32 key tiles, one a lane
-            for (int tile = piece.tile_begin, index = 0; tile < tile_end; ++tile, index = (index + 1) % 32) {
+            for (int tile = tile_begin, index = 0; tile < tile_end; ++tile, index = (index + 1) % 32) {
                 if (index == 0) pages = tile + lane < tile_end ? table[tile + lane] : 0;
                 const int page = __shfl_sync(~0u, pages, index);
-                if (index < 31 && tile + 1 < tile_end) prefetch(__shfl_sync(~0u, pages, index + 1));
                 load_pair(0, kv_head, page);
                 load_pair(1, kv_head, page);
                 load_pair(2, kv_head, page);
                 // Late, so that the first pages of a piece are on their way before the last scores of the one before are done.
-                if (tile == piece.tile_begin) load_query_tail(piece);
+                if (tile == tile_begin) load_query_tail(piece);
+                if (index < 31 && tile + 1 < tile_end) prefetch(__shfl_sync(~0u, pages, index + 1));
                 load_pair(3, kv_head, page);
                 load_rope(kv_head, page);
+                key_tile.advance(1);
             }
         }
     }

@@ -36,8 +36,10 @@ struct Params {
     std::int64_t lse_b, lse_head, lse_token;
 
     plan::Cut* cuts;         // num_workers + 1, written by the kernel for the merge
-    float* partial_lse;      // [slot][row tile of the unit][64], base 2
-    float* partial_out;      // [slot][row tile of the unit][4 column quarters][16][128 threads][4], normalised
+    // Partial results: layout in combine/merge_splits.hpp.
+    float* partial_lse;
+    float* partial_exponent;
+    void* partial_out;
 };
 static_assert(sizeof(Params) <= 4096);
 

@@ -107,23 +107,22 @@ __device__ __forceinline__ void publish_pieces(const Params& p, Shared& shared, 
 // A role's place in the queue. `piece()` stays valid until the next call of `next` by this warp.
 struct PieceReader {
     Shared& shared;
-    gpu::RingPosition<kQueueSlots> at{.slot = kQueueSlots - 1, .phase = 1};
-    bool started = false;
+    int taken = 0;  // records taken so far
 
     __device__ __forceinline__ explicit PieceReader(Shared& shared_) : shared(shared_) {}
 
-    __device__ __forceinline__ const PieceRecord& piece() const { return shared.queue[at.slot]; }
+    __device__ __forceinline__ const PieceRecord& piece() const { return shared.queue[(taken - 1) & 3]; }
 
     // False at the end of the worker's range.
     __device__ __forceinline__ bool next() {
-        if (started) {
+        static_assert(kQueueSlots == 4, "the masks below");
+        if (taken > 0) {
             __syncwarp();
-            if (gpu::place().lane == 0) shared.barriers.piece_empty[at.slot].arrive();
+            if (gpu::place().lane == 0) shared.barriers.piece_empty[(taken - 1) & 3].arrive();
         }
-        started = true;
-        at.advance(1);
-        shared.barriers.piece_full[at.slot].wait(at.phase);
-        return piece().request >= 0;
+        shared.barriers.piece_full[taken & 3].wait((taken >> 2) & 1);
+        ++taken;
+        return gpu::uniform(piece().request) >= 0;
     }
 };
 

@@ -17,14 +17,18 @@ namespace flashmla::backends::sm90::decode_dense {
 inline constexpr float kLn2 = 0.69314718055994530942f;
 inline constexpr float kInfinity = __builtin_huge_valf();
 
-template <class Element, int kCluster>
+template <class Element, int kCluster, bool kHoldValues>
 struct Scores {
     using Atoms = gpu::WgmmaAtoms<Element>;
 
     const Params& p;
     Shared& shared;
     int rank;
+    int warp;  // in the warpgroup
+    int lane;
     gpu::RingPosition<kRingSlots> ring{};
+    gpu::RingPosition<kTileBarriers> key_tile{};
+    std::uint32_t q_pairs_phase = 0;
     std::uint32_t q_tail_phase = 0;
     std::uint32_t tile_count = 0;  // parity picks the P buffer's barrier phases and the rope's
 
@@ -36,7 +40,6 @@ struct Scores {
 
     __device__ __forceinline__ void release(gpu::Barrier& barrier) {
         __syncwarp();
-        const int lane = gpu::place().lane;
         if (lane < kCluster) {
             if constexpr (kCluster == 1) {
                 barrier.arrive();
@@ -48,9 +51,10 @@ struct Scores {
 
     __device__ __forceinline__ void load_query() {
         const auto at = gpu::place();
+        shared.barriers.q_pairs_full.wait(q_pairs_phase);
+        q_pairs_phase ^= 1;
 #pragma unroll
         for (int pair = 0; pair < kQueryPairs; ++pair) {
-            shared.barriers.full[ring.slot].wait(ring.phase);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const unsigned char* tile = shared.pairs[ring.slot] + half * gpu::kTileBytes;
@@ -62,36 +66,35 @@ struct Scores {
                     for (int i = 0; i < 4; ++i) q[2 * pair + half][4 * step + i] = words[i];
                 }
             }
-            release(shared.barriers.empty[ring.slot]);
+            release(shared.barriers.slot_empty[ring.slot]);
             ring.advance(1);
         }
     }
 
-    // S of the key tile at the ring's position, in two commit groups: the six register tiles, then the other three.
-    __device__ __forceinline__ void issue_scores() {
-        for (int pair = 0; pair < kQueryPairs; ++pair) {
-            const auto at = ring.ahead(pair);
-            shared.barriers.full[at.slot].wait(at.phase);
-        }
+    // S of the key tile at the ring's position, in two commit groups: the six register tiles, then rope and the last pair,
+    // whose slot is the last to be refilled.
+    __device__ __forceinline__ void issue_scores(bool first) {
+        shared.barriers.head_full[key_tile.slot].wait(key_tile.phase);
         gpu::fence_registers(s);
         cute::warpgroup_arrive();
 #pragma unroll
         for (int tile = 0; tile < 2 * kQueryPairs; ++tile) {
-            const gpu::Descriptor keys =
-                gpu::k_major(shared.pairs[ring.ahead(tile / 2).slot] + (tile % 2) * gpu::kTileBytes);
+            const gpu::Descriptor keys = gpu::k_major(shared.pairs[ring.ahead(tile / 2).slot] + (tile % 2) * gpu::kTileBytes);
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
-                gpu::wgmma_rs<typename Atoms::Rs64>(&q[tile][4 * step], keys.at(step * gpu::kKMajorStep), s,
-                                                    tile + step > 0);
+                gpu::wgmma_rs<typename Atoms::Rs64>(&q[tile][4 * step], keys.at(step * gpu::kKMajorStep), s, tile + step > 0);
             }
         }
         cute::warpgroup_commit_batch();
+        if (first) {
+            shared.barriers.q_tail_full.wait(q_tail_phase);
+            q_tail_phase ^= 1;
+        }
         const auto last = ring.ahead(3);
-        shared.barriers.full[last.slot].wait(last.phase);
-        shared.barriers.rope_full.wait(tile_count & 1);
+        shared.barriers.last_full[key_tile.slot].wait(key_tile.phase);
         cute::warpgroup_arrive();  // after a branch ptxas wants it said again, or serialises (C7520)
 #pragma unroll
-        for (int tile = 0; tile < kQueryTailTiles; ++tile) {
+        for (int tile = kQueryTailTiles - 1; tile >= 0; --tile) {
             const gpu::Descriptor query = gpu::k_major(shared.q_tail[tile]);
             const gpu::Descriptor keys = gpu::k_major(tile < 2 ? shared.pairs[last.slot] + tile * gpu::kTileBytes : shared.rope);
 #pragma unroll
@@ -101,6 +104,9 @@ struct Scores {
         }
         cute::warpgroup_commit_batch();
         ring.advance(kPairs);
+        key_tile.advance(1);
+        // For the softmax to come; asked here, where the warpgroup has nothing else to do.
+        shared.barriers.p_free[tile_count & 1].wait(((tile_count >> 1) & 1) ^ 1);
     }
 
     __device__ __forceinline__ void finish_scores() {
@@ -115,10 +121,9 @@ struct Scores {
     __device__ __forceinline__ void exponentials(int tile, const float (&offset)[2], unsigned char* p_tile,
                                                  float (&terms)[2]) {
         terms[0] = terms[1] = 0.0f;
-        const auto at = gpu::place();
         // Keys of this tile that the thread's rows still see, counted from its first column.
-        const int limits[2] = {visible[0] - tile * kKeyTile - 2 * (at.lane % 4),
-                               visible[1] - tile * kKeyTile - 2 * (at.lane % 4)};
+        const int limits[2] = {visible[0] - tile * kKeyTile - 2 * (lane % 4),
+                               visible[1] - tile * kKeyTile - 2 * (lane % 4)};
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
             std::uint32_t words[4];  // pairs of neighbouring columns; odd words belong to the upper row
@@ -134,7 +139,7 @@ struct Scores {
                 terms[i % 2] += e[0] + e[1];
                 words[i] = gpu::pack<Element>(e[0], e[1]);
             }
-            gpu::store_fragment(p_tile + gpu::fragment_offset(at.warp, at.lane, step), words[0], words[1], words[2], words[3]);
+            gpu::store_fragment(p_tile + gpu::fragment_offset(warp, lane, step), words[0], words[1], words[2], words[3]);
         }
     }
 
@@ -171,21 +176,23 @@ struct Scores {
         }
     }
 
+    // P of the tile against the running maximum; a maximum that is too low is raised first, and for the first tile of a piece
+    // there is none yet.
     template <bool kMasked>
-    __device__ __forceinline__ void softmax(int tile, int buffer) {
-        shared.barriers.p_free[buffer].wait(((tile_count >> 1) & 1) ^ 1);
+    __device__ __forceinline__ void softmax(int tile, int buffer, bool first) {
         float terms[2];
-        exponentials<kMasked>(tile, max_log2, shared.p[buffer], terms);
-        // Also taken for NaN and for the first tile of a piece, where the offset is -inf.
-        const bool raise = __any_sync(~0u, !(terms[0] <= kLazySumLimit && terms[1] <= kLazySumLimit));
-        if (raise) {
+        bool raised = false;
+        if (!first) {
+            exponentials<kMasked>(tile, max_log2, shared.p[buffer], terms);
+            raised = __any_sync(~0u, !(terms[0] <= kLazySumLimit && terms[1] <= kLazySumLimit));  // also for NaN
+        }
+        if (first || raised) {
             raise_maximum<kMasked>(tile, buffer);
             const float offset[2] = {max_log2[0] == -kInfinity ? 0.0f : max_log2[0],
                                      max_log2[1] == -kInfinity ? 0.0f : max_log2[1]};
             exponentials<kMasked>(tile, offset, shared.p[buffer], terms);
         }
-        const auto at = gpu::place();
-        if (at.lane == 0) shared.rescale_flag[buffer][at.warp] = raise;
+        if (lane == 0) shared.rescale_flag[buffer][warp] = raised;
         sum[0] += terms[0];
         sum[1] += terms[1];
     }
@@ -193,22 +200,28 @@ struct Scores {
     // What softmax left for the value warpgroups, fenced for their WGMMA.
     __device__ __forceinline__ void publish(int buffer) {
         __syncwarp();
-        if (gpu::place().lane == 0) shared.barriers.p_ready[buffer].arrive();
+        if (lane == 0) shared.barriers.p_ready[buffer].arrive();
     }
 
-    // Whole-row sums: inverse for the value warpgroups, log-sum-exp to out or to the piece's slot.
-    __device__ __forceinline__ void finish_rows(const PieceRecord& piece, int buffer) {
-        const auto at = gpu::place();
+    // Whole-row sums; their inverses go to the value warpgroups.
+    __device__ __forceinline__ void finish_sums(int buffer) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            float l = sum[row];
-            l += __shfl_xor_sync(~0u, l, 1);
-            l += __shfl_xor_sync(~0u, l, 2);
-            if (at.lane % 4 != 0) continue;
-            const int r = 16 * at.warp + at.lane / 4 + 8 * row;
-            shared.inverse_sum[buffer][r] = l == 0.0f ? 0.0f : 1.0f / l;
-            write_lse(piece, r, l == 0.0f ? -kInfinity : max_log2[row] + log2f(l));
+            sum[row] += __shfl_xor_sync(~0u, sum[row], 1);
+            sum[row] += __shfl_xor_sync(~0u, sum[row], 2);
+            if (lane % 4 == 0) {
+                shared.inverse_sum[buffer][16 * warp + lane / 4 + 8 * row] = sum[row] == 0.0f ? 0.0f : 1.0f / sum[row];
+            }
         }
+    }
+
+    // Log-sum-exp of the thread's rows, to lse or to the piece's slot; two lanes of the four that share rows take one each.
+    __device__ __forceinline__ void write_rows(const PieceRecord& piece) {
+        const int upper = lane % 4;
+        if (upper > 1) return;
+        const float l = upper == 0 ? sum[0] : sum[1];
+        const float top = upper == 0 ? max_log2[0] : max_log2[1];
+        write_lse(piece, 16 * warp + lane / 4 + 8 * upper, l == 0.0f ? -kInfinity : top + log2f(l));
     }
 
     __device__ __forceinline__ void write_lse(const PieceRecord& piece, int r, float lse_log2) {
@@ -248,22 +261,20 @@ struct Scores {
     __device__ __forceinline__ void run() {
         for (PieceReader reader(shared); reader.next();) {
             const PieceRecord& piece = reader.piece();
-            const int tile_end = piece.tile_end;
-            int tile = piece.tile_begin;
-            if (tile == tile_end) {
-                const auto at = gpu::place();
-                if (at.lane % 4 < 2) write_lse(piece, 16 * at.warp + at.lane / 4 + 8 * (at.lane % 4), -kInfinity);
+            const int tile_begin = gpu::uniform(piece.tile_begin);
+            const int tile_end = gpu::uniform(piece.tile_end);
+            if (tile_begin == tile_end) {
+                sum[0] = sum[1] = 0.0f;
+                write_rows(piece);
                 continue;
             }
-            const int first_masked = set_visible(piece);
+            const int first_masked = gpu::uniform(set_visible(piece));
             load_query();
-            shared.barriers.q_tail_full.wait(q_tail_phase);
-            q_tail_phase ^= 1;
             max_log2[0] = max_log2[1] = -kInfinity;
             sum[0] = sum[1] = 0.0f;
-            for (; tile < tile_end; ++tile) {
-                issue_scores();
-                if (tile > piece.tile_begin) {
+            for (int tile = tile_begin; tile < tile_end; ++tile) {
+                issue_scores(tile == tile_begin);
+                if (kHoldValues && tile > tile_begin) {
                     // Values of the tile before may start once these scores are nearly done: the tensor cores serve both in
                     // turn, and the scores are on the critical path.
                     cute::warpgroup_wait<1>();
@@ -271,18 +282,20 @@ struct Scores {
                 }
                 finish_scores();
                 if (tile >= first_masked) {
-                    softmax<true>(tile, tile_count & 1);
+                    softmax<true>(tile, tile_count & 1, tile == tile_begin);
                 } else {
-                    softmax<false>(tile, tile_count & 1);
+                    softmax<false>(tile, tile_count & 1, tile == tile_begin);
                 }
                 cutlass::arch::fence_view_async_shared();
+                if (!kHoldValues && tile + 1 < tile_end) publish(tile_count & 1);
                 ++tile_count;
             }
-            finish_rows(piece, (tile_count - 1) & 1);
+            finish_sums((tile_count - 1) & 1);
             publish((tile_count - 1) & 1);
+            write_rows(piece);
             // The last scores are done: the producer may replace the query.
             __syncwarp();
-            if (gpu::place().lane == 0) shared.barriers.q_tail_empty.arrive();
+            if (lane == 0) shared.barriers.q_tail_empty.arrive();
         }
     }
 };

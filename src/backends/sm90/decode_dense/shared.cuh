@@ -17,12 +17,15 @@ struct PieceRecord {
 };
 
 struct Barriers {
-    // Slot of the ring. full: own producer (1 + bytes). empty: 4 warps of the reader (scores for query pairs, values left or
-    // right for KV pairs) in every CTA of the cluster, since a slot is refilled in all of them at once.
-    gpu::Barrier full[kRingSlots];
-    gpu::Barrier empty[kRingSlots];
-    gpu::Barrier rope_full;      // own producer (1 + bytes)
+    // Slot of the ring is free: 4 warps of its reader (scores for query pairs, values left or right for KV pairs) in every CTA of
+    // the cluster, since a slot is refilled in all of them at once.
+    gpu::Barrier slot_empty[kRingSlots];
+    // Own producer (1 + bytes), by key tile modulo kTileBarriers: the first three pairs, then the last pair and rope. The
+    // producer cannot come round to a barrier before both values warpgroups have given back a pair of the tile it stood for.
+    gpu::Barrier head_full[kTileBarriers];
+    gpu::Barrier last_full[kTileBarriers];
     gpu::Barrier rope_empty;     // scores: 4 warps a CTA of the cluster
+    gpu::Barrier q_pairs_full;   // own producer (1 + bytes): the three query pairs in the ring
     gpu::Barrier q_tail_full;    // own producer (1 + bytes)
     gpu::Barrier q_tail_empty;   // scores: 4 warps
     gpu::Barrier p_ready[2];     // scores: 4 warps. P, rescale factors and, with the last tile, inverse sums are in place

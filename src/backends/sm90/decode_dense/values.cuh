@@ -19,7 +19,10 @@ struct Values {
     const Params& p;
     Shared& shared;
     int rank;
+    int warp;  // in the warpgroup
+    int lane;
     gpu::RingPosition<kRingSlots> ring{};
+    gpu::RingPosition<kTileBarriers> key_tile{};
     std::uint32_t tile_count = 0;
 
     float o[2][64];  // [pair of this side][accumulator of 64 x 128]
@@ -31,9 +34,8 @@ struct Values {
 
     __device__ __forceinline__ void release_pair(int i) {
         __syncwarp();
-        const int lane = gpu::place().lane;
         if (lane < kCluster) {
-            gpu::Barrier& empty = shared.barriers.empty[pair(i).slot];
+            gpu::Barrier& empty = shared.barriers.slot_empty[pair(i).slot];
             if constexpr (kCluster == 1) {
                 empty.arrive();
             } else {
@@ -71,8 +73,9 @@ struct Values {
 
     __device__ __forceinline__ void multiply(int buffer, bool accumulate, bool keep_pairs) {
         const gpu::Descriptor probabilities = gpu::k_major(shared.p[buffer]);
-#pragma unroll
-        for (int i = 0; i < 2; ++i) shared.barriers.full[pair(i).slot].wait(pair(i).phase);
+        // Both phases are over: the scores of this tile needed all of it. The waits make the copies visible here too.
+        shared.barriers.head_full[key_tile.slot].wait(key_tile.phase);
+        if (side == 1) shared.barriers.last_full[key_tile.slot].wait(key_tile.phase);
 #pragma unroll
         for (int i = 0; i < 2; ++i) gpu::fence_registers(o[i]);
         cute::warpgroup_arrive();
@@ -94,27 +97,63 @@ struct Values {
         if (!keep_pairs) release_pair(1);
     }
 
-    __device__ __forceinline__ void normalise(const float (&inverse)[2]) {
+    __device__ __forceinline__ void normalise(const float (&factor)[2]) {
+        // A row without keys is 0, whatever V holds.
+        if (__any_sync(~0u, factor[0] == 0.0f || factor[1] == 0.0f)) clear_empty_rows(factor);
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
 #pragma unroll
             for (int k = 0; k < 64; ++k) {
-                const float factor = inverse[k % 4 < 2 ? 0 : 1];
-                o[i][k] = factor == 0.0f ? 0.0f : o[i][k] * factor;  // a row without keys is 0, whatever V holds
+                o[i][k] *= factor[k % 4 < 2 ? 0 : 1];
             }
         }
     }
 
-    // Partial result in accumulator order: 16-byte stores, coalesced.
-    __device__ __forceinline__ void store_partial(int slot) {
-        const long long tile = static_cast<long long>(slot) * p.work.row_tiles_per_unit + rank;
-        float4* out = reinterpret_cast<float4*>(p.partial_out) + tile * (kRowTile * kDimV / 4) + gpu::place().thread();
+    __device__ __forceinline__ void clear_empty_rows(const float (&factor)[2]) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
 #pragma unroll
-            for (int k = 0; k < 16; ++k) {
-                out[((2 * side + i) * 16 + k) * 128] =
-                    float4{o[i][4 * k], o[i][4 * k + 1], o[i][4 * k + 2], o[i][4 * k + 3]};
+            for (int k = 0; k < 64; ++k) {
+                if (factor[k % 4 < 2 ? 0 : 1] == 0.0f) o[i][k] = 0.0f;
+            }
+        }
+    }
+
+    // Partial result, normalised, in fp16 with a power of two for each row of this side, so that no value of V overflows or
+    // loses digits: half the traffic of fp32 for an error of 2^-12 of the row's largest value. In accumulator order:
+    // [16 columns][thread][8], 16-byte stores, coalesced.
+    __device__ __forceinline__ void store_partial(int slot, const float (&inverse)[2]) {
+        const auto at = gpu::place();
+        const long long tile = static_cast<long long>(slot) * p.work.row_tiles_per_unit + rank;
+        float factor[2];
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            float largest = 0.0f;
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+#pragma unroll
+                for (int k = 0; k < 32; ++k) largest = fmaxf(largest, fabsf(o[i][k / 2 * 4 + 2 * row + k % 2]));
+            }
+            largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+            largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+            // Scaled values lie in [2^14, 2^15): the exponent field of `largest`, held where both powers are normal numbers.
+            const int exponent = core::min_of(core::max_of(__float_as_int(largest * inverse[row]) >> 23, 20), 240) - 127 - 14;
+            factor[row] = inverse[row] * __int_as_float((127 - exponent) << 23);
+            if (at.lane % 4 == 0) {
+                p.partial_exponent[(tile * 2 + side) * kRowTile + 16 * at.warp + at.lane / 4 + 8 * row] =
+                    static_cast<float>(exponent);
+            }
+        }
+        normalise(factor);
+        uint4* out = static_cast<uint4*>(p.partial_out) + tile * (kRowTile * kDimV / 8) + at.thread();
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                const float* v = &o[i][8 * k];
+                out[((2 * side + i) * 8 + k) * 128] =
+                    uint4{gpu::pack<cutlass::half_t>(v[0], v[1]), gpu::pack<cutlass::half_t>(v[2], v[3]),
+                          gpu::pack<cutlass::half_t>(v[4], v[5]), gpu::pack<cutlass::half_t>(v[6], v[7])};
             }
         }
     }
@@ -168,20 +207,20 @@ struct Values {
     __device__ __forceinline__ void run() {
         for (PieceReader reader(shared); reader.next();) {
             const PieceRecord& piece = reader.piece();
-            const int tile_begin = piece.tile_begin;
-            const int tile_end = piece.tile_end;
+            const int tile_begin = gpu::uniform(piece.tile_begin);
+            const int tile_end = gpu::uniform(piece.tile_end);
             if (tile_begin == tile_end) {
                 store_zeros(piece);
                 continue;
             }
-            const int len = piece.len;
+            const int len = gpu::uniform(piece.len);
             ring.advance(kQueryPairs);
             float inverse[2];
             for (int tile = tile_begin; tile < tile_end; ++tile) {
                 const int buffer = tile_count & 1;
                 const bool last = tile + 1 == tile_end;
                 shared.barriers.p_ready[buffer].wait((tile_count >> 1) & 1);
-                if (tile > tile_begin && shared.rescale_flag[buffer][gpu::place().warp]) rescale(buffer);
+                if (tile > tile_begin && shared.rescale_flag[buffer][warp]) rescale(buffer);
                 if ((tile + 1) * kKeyTile > len && !core::planted(core::PlantedFault::kTailNotMasked)) {
                     clear_rows_from(len - tile * kKeyTile);
                 }
@@ -192,16 +231,17 @@ struct Values {
                     inverse[1] = shared.inverse_sum[buffer][16 * at.warp + at.lane / 4 + 8];
                 }
                 __syncwarp();
-                if (gpu::place().lane == 0) shared.barriers.p_free[buffer].arrive();
+                if (lane == 0) shared.barriers.p_free[buffer].arrive();
                 ++tile_count;
+                key_tile.advance(1);
                 if (!last) ring.advance(kPairs);
             }
-            normalise(inverse);
             if (piece.slot >= 0) {
                 release_pair(0);
                 release_pair(1);
-                store_partial(piece.slot);
+                store_partial(piece.slot, inverse);
             } else {
+                normalise(inverse);
                 store_out(piece);
             }
             ring.advance(kPairs);
