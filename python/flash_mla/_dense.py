@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import flashmla
 import torch
 from flashmla import _core
 
-from flash_mla import _options
-
 _decode = _core.decode
+_FLOAT32 = torch.float32
+# torch 2.10 and newer let the binding read a tensor in place, and ask for the current stream and for scratch memory.
+_CAN_DESCRIBE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
 
-def dense_decode(
+def decode(
     q: torch.Tensor,
     k_cache: torch.Tensor,
     block_table: torch.Tensor,
@@ -23,45 +25,59 @@ def dense_decode(
     batch_invariant: bool,
     out: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(out, lse) of a dense call, eagerly. Tensor subclasses (fake tensors among them) take the dispatcher's way."""
-    if type(q) is not torch.Tensor:
-        if not isinstance(q, torch.Tensor):
-            raise ValueError(f"q: got {type(q).__name__}, wanted a torch tensor")
-        return traced_decode(q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, batch_invariant, out)
-    return _run(q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, batch_invariant, out)
-
-
-def traced_decode(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same through the registered operator, which tracers see as one node."""
-    *inputs, out = arguments
-    if out is None:
-        return torch.ops.flash_mla.dense_decode(*inputs)  # type: ignore[no-any-return]
-    return out, torch.ops.flash_mla.dense_decode_out(*inputs, out)
-
-
-def _run(
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    block_table: torch.Tensor,
-    cache_seqlens: torch.Tensor,
-    head_dim_v: int,
-    softmax_scale: float | None,
-    causal: bool,
-    batch_invariant: bool,
-    out: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    """(out, lse) of a dense call on plain tensors. Every line counts here: eager callers time it against a kernel's launch."""
     shape = q.shape
     if len(shape) != 4 or not 0 < head_dim_v <= shape[3]:
         _complain(q, k_cache, block_table, cache_seqlens, head_dim_v)
+    if not _CAN_DESCRIBE:
+        return _decode_by_dlpack(
+            q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, batch_invariant, out
+        )
+    b, s_q, h_q, _ = shape
     if out is None:
-        out = q.new_empty((shape[0], shape[1], shape[2], head_dim_v))
+        out = q.new_empty((b, s_q, h_q, head_dim_v))
     elif out.shape[-1:] != (head_dim_v,):
         raise ValueError(f"out: got shape {tuple(out.shape)}, wanted a last axis of head_dim_v = {head_dim_v}")
-    lse = torch.empty((shape[0], shape[2], shape[1]), dtype=torch.float32, device=q.device)
+    lse = q.new_empty((b, h_q, s_q), dtype=_FLOAT32)
     _decode(
         q, k_cache, block_table, cache_seqlens, None, out, lse, softmax_scale, causal, batch_invariant, "", 0, None, None
     )
     return out, lse
+
+
+def _decode_by_dlpack(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    block_table: torch.Tensor,
+    cache_seqlens: torch.Tensor,
+    head_dim_v: int,
+    softmax_scale: float | None,
+    causal: bool,
+    batch_invariant: bool,
+    out: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """For torch before 2.10, at the price of __dlpack__ for every tensor of every call."""
+    return flashmla.decode(
+        q,
+        k_cache,
+        block_table,
+        cache_seqlens,
+        d_v=head_dim_v,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        batch_invariant=batch_invariant,
+        out=out,
+    )
+
+
+def traced_decode(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same through the registered operator: for tracers, and for tensor subclasses (fake tensors among them)."""
+    *inputs, out = arguments
+    if not isinstance(inputs[0], torch.Tensor):
+        raise ValueError(f"q: got {type(inputs[0]).__name__}, wanted a torch tensor")
+    if out is None:
+        return torch.ops.flash_mla.dense_decode(*inputs)  # type: ignore[no-any-return]
+    return out, torch.ops.flash_mla.dense_decode_out(*inputs, out)
 
 
 def _complain(q: Any, k_cache: Any, block_table: Any, cache_seqlens: Any, head_dim_v: int) -> None:
@@ -82,11 +98,11 @@ _library.define(f"dense_decode_out({_ARGUMENTS}, Tensor(a!) out) -> Tensor")
 
 
 def _run_out(*arguments: Any) -> torch.Tensor:
-    return _run(*arguments)[1]
+    return decode(*arguments)[1]
 
 
 for _key in ("CPU", "CUDA"):
-    _library.impl("dense_decode", _run, _key)
+    _library.impl("dense_decode", decode, _key)
     _library.impl("dense_decode_out", _run_out, _key)
 
 

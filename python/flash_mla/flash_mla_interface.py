@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from flash_mla._dense import dense_decode, traced_decode
+from flash_mla import _dense
 from flash_mla._metadata import FlashMLASchedMeta, check_tables, check_use, get_mla_metadata, mark_used
 from flash_mla._options import batch_invariant, not_there, set_batch_invariant
 
@@ -85,25 +85,23 @@ def flash_mla_with_kvcache(
             topk_length=topk_length,
             extra_topk_length=extra_topk_length,
         )
-    arguments = (
-        q,
-        k_cache,
-        block_table,
-        cache_seqlens,
-        head_dim_v,
-        None if softmax_scale is None else float(softmax_scale),
-        bool(causal),
-        batch_invariant(),
-        out,
-    )
-    if torch.compiler.is_compiling():
-        return traced_decode(*arguments)
-    if not isinstance(tile_scheduler_metadata, FlashMLASchedMeta):
+    if softmax_scale is not None:
+        softmax_scale = float(softmax_scale)
+    causal = bool(causal)
+    if torch.compiler.is_compiling() or type(q) is not torch.Tensor:
+        return _dense.traced_decode(
+            q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, batch_invariant(), out
+        )
+    use = None
+    is_object = isinstance(tile_scheduler_metadata, FlashMLASchedMeta)
+    if is_object:
+        use = check_use(tile_scheduler_metadata, q, k_cache, causal)
+    else:
         check_tables(tile_scheduler_metadata, num_splits)
-        return dense_decode(*arguments)
-    use = check_use(tile_scheduler_metadata, q, k_cache, causal)
-    result = dense_decode(*arguments)
-    if not tile_scheduler_metadata.have_initialized:
+    result = _dense.decode(
+        q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, batch_invariant(), out
+    )
+    if is_object and not tile_scheduler_metadata.have_initialized:
         mark_used(tile_scheduler_metadata, use, q.device)
     return result
 

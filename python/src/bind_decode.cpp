@@ -84,8 +84,8 @@ std::size_t decode_workspace_bytes(nb::handle q, nb::handle k_cache, nb::handle 
          batch_invariant, std::move(kernel), num_workers);
     check_width(request.args.out, d_v);
     promise_outputs(request.args, d_v);
-    const DecodeShape shape = value_or_raise(decode_shape(request.args));
-    return value_or_raise(cached_plan(shape, request.args.q.device, request.options))->workspace_bytes;
+    raise_if_failed(decode_shape(request.args).status());
+    return value_or_raise(cached_plan(request.args, request.options))->workspace_bytes;
 }
 
 // workspace: None means fresh memory, on a GPU from the framework's allocator (which needs an exchange table).
@@ -97,8 +97,7 @@ void decode(nb::handle q, nb::handle k_cache, nb::handle block_table, nb::handle
     fill(request, q, k_cache, block_table, cache_seqlens, cu_seqlens_k, out, lse, softmax_scale, causal,
          batch_invariant, std::move(kernel), num_workers);
     const DecodeArgs& args = request.args;
-    const DecodeShape shape = value_or_raise(decode_shape(args));
-    const auto plan = value_or_raise(cached_plan(shape, args.q.device, request.options));
+    const auto plan = value_or_raise(cached_plan(args, request.options));
     const bool on_cpu = args.q.device.type == DeviceType::kCpu;
 
     ImportedBytes memory;

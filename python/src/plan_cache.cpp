@@ -30,27 +30,35 @@ struct KeyHash {
     }
 };
 
-Key make_key(const DecodeShape& shape, Device device, const PlanOptions& options) {
+// Read off unchecked views: a call that is wrong either finds nothing, or a plan that run_decode refuses for it.
+Key make_key(const DecodeArgs& args, const PlanOptions& options) {
+    const auto& q = args.q.shape;
+    const auto& cache = args.k_cache.shape;
     return {
-        .numbers = {shape.b, shape.s_q, shape.h_q, shape.h_kv, shape.d_qk, shape.d_v, shape.page_size, shape.max_pages,
-                    static_cast<std::int64_t>(shape.dtype), shape.causal, static_cast<std::int64_t>(device.type),
-                    device.index, options.batch_invariant, options.num_workers},
+        .numbers = {q[0], q[1], q[2], cache[2], q[3], args.out.shape[3], cache[1], args.block_table.shape[1],
+                    static_cast<std::int64_t>(args.q.dtype), args.causal, static_cast<std::int64_t>(args.q.device.type),
+                    args.q.device.index, options.batch_invariant, options.num_workers},
         .kernel = options.kernel};
+}
+
+Result<DecodePlan> make_plan(const DecodeArgs& args, const PlanOptions& options) {
+    const Result<DecodeShape> shape = decode_shape(args);
+    if (!shape.ok()) return shape.status();
+    const Result<DeviceInfo> device = query_device(args.q.device);
+    if (!device.ok()) return device.status();
+    return plan_decode(shape.value(), device.value(), options);
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const DecodePlan>> cached_plan(const DecodeShape& shape, Device device,
-                                                      const PlanOptions& options) {
+Result<std::shared_ptr<const DecodePlan>> cached_plan(const DecodeArgs& args, const PlanOptions& options) {
     static std::mutex mutex;
     static std::unordered_map<Key, std::shared_ptr<const DecodePlan>, KeyHash> plans;
-    const Key key = make_key(shape, device, options);
+    const Key key = make_key(args, options);
     const std::lock_guard lock(mutex);
     if (auto found = plans.find(key); found != plans.end()) return found->second;
 
-    const Result<DeviceInfo> info = query_device(device);
-    if (!info.ok()) return info.status();
-    Result<DecodePlan> plan = plan_decode(shape, info.value(), options);
+    Result<DecodePlan> plan = make_plan(args, options);
     if (!plan.ok()) return plan.status();
     if (plans.size() >= kMaxPlans) plans.clear();
     auto kept = std::make_shared<const DecodePlan>(std::move(plan).value());

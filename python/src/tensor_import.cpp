@@ -67,9 +67,9 @@ Device to_device(const char* argument, nb::dlpack::device device) {
     }
 }
 
-const DlpackExchange* find_exchange(nb::handle array) {
+const DlpackExchange* look_up_exchange(nb::handle type) {
     static PyObject* const attribute = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
-    nb::object capsule = nb::steal(PyObject_GetAttr(array.type().ptr(), attribute));
+    nb::object capsule = nb::steal(PyObject_GetAttr(type.ptr(), attribute));
     if (!capsule.is_valid()) {
         PyErr_Clear();
         return nullptr;
@@ -78,6 +78,22 @@ const DlpackExchange* find_exchange(nb::handle array) {
     if (table == nullptr) PyErr_Clear();
     while (table != nullptr && table->version.major != kDlpackExchangeMajor) table = table->previous;
     return table;
+}
+
+// A call's tensors are of one type, nearly always: that type's table is remembered, under the GIL.
+const DlpackExchange* find_exchange(nb::handle array) {
+    static PyObject* known_type = nullptr;
+    static const DlpackExchange* known_table = nullptr;
+    PyObject* const type = array.type().ptr();
+    if (type != known_type) {
+        const DlpackExchange* const table = look_up_exchange(type);
+        if (table == nullptr) return nullptr;
+        Py_INCREF(type);
+        Py_XDECREF(known_type);
+        known_type = type;
+        known_table = table;
+    }
+    return known_table;
 }
 
 // Casts without converting: an element type or layout that does not fit is an error, never a hidden copy.
@@ -165,7 +181,7 @@ OwnedTensor allocate_bytes(const ImportedBytes& like, std::size_t size_bytes) {
 
 StreamHandle current_stream(const ImportedTensor& tensor) {
     const DlpackExchange* exchange = tensor.bytes.exchange;
-    if (exchange == nullptr || tensor.view.device.type != DeviceType::kCuda) return nullptr;
+    if (exchange == nullptr) throw nb::value_error("stream: got None, wanted an address: q's type cannot tell its own");
     void* stream = nullptr;
     if (exchange->current_stream(kDlpackCuda, tensor.view.device.index, &stream) != 0) throw nb::python_error();
     return stream;
