@@ -17,8 +17,8 @@ _CAN_DESCRIBE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 def decode(
     q: torch.Tensor,
     k_cache: torch.Tensor,
-    block_table: torch.Tensor,
-    cache_seqlens: torch.Tensor,
+    block_table: torch.Tensor | None,
+    cache_seqlens: torch.Tensor | None,
     head_dim_v: int,
     softmax_scale: float | None,
     causal: bool,
@@ -48,8 +48,8 @@ def decode(
 def _decode_by_dlpack(
     q: torch.Tensor,
     k_cache: torch.Tensor,
-    block_table: torch.Tensor,
-    cache_seqlens: torch.Tensor,
+    block_table: torch.Tensor | None,
+    cache_seqlens: torch.Tensor | None,
     head_dim_v: int,
     softmax_scale: float | None,
     causal: bool,
@@ -76,7 +76,8 @@ def traced_decode(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
     if not isinstance(inputs[0], torch.Tensor):
         raise ValueError(f"q: got {type(inputs[0]).__name__}, wanted a torch tensor")
     if out is None:
-        return torch.ops.flash_mla.dense_decode(*inputs)  # type: ignore[no-any-return]
+        result: tuple[torch.Tensor, torch.Tensor] = torch.ops.flash_mla.dense_decode(*inputs)
+        return result
     return out, torch.ops.flash_mla.dense_decode_out(*inputs, out)
 
 

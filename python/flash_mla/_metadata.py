@@ -34,8 +34,6 @@ class FlashMLASchedMeta:
     `get_mla_metadata(cache_seqlens, ...)` it holds a table from the start and serves any call.
     """
 
-    Config = Config
-
     def __init__(
         self,
         have_initialized: bool = False,
@@ -100,6 +98,9 @@ def _rows(device: torch.device) -> int:
     return rows
 
 
+FlashMLASchedMeta.Config = Config  # type: ignore[attr-defined]  # callers reach it through the class
+
+
 def make_tables(b: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """A table (P, 8) and num_splits (b + 1,), cumulative: one split a request."""
     table = torch.zeros((_rows(device), COLUMNS), dtype=torch.int32, device=device)
@@ -121,12 +122,15 @@ def get_mla_metadata(*args: Any, **kwargs: Any) -> tuple[FlashMLASchedMeta, torc
     cache_seqlens = args[0] if args else kwargs.get("cache_seqlens")
     if not isinstance(cache_seqlens, torch.Tensor):
         return FlashMLASchedMeta(), None
-    if cache_seqlens.dtype != torch.int32 or cache_seqlens.dim() != 1:
-        raise ValueError(
-            f"cache_seqlens: got {_kind(cache_seqlens)} of shape {tuple(cache_seqlens.shape)}, wanted int32 of shape (b,)"
-        )
+    check_lengths(cache_seqlens)
     table, num_splits = make_tables(cache_seqlens.shape[0], cache_seqlens.device)
     return FlashMLASchedMeta(True, None, table, num_splits), num_splits
+
+
+def check_lengths(cache_seqlens: torch.Tensor) -> None:
+    if cache_seqlens.dtype != torch.int32 or cache_seqlens.dim() != 1:
+        got = f"{_kind(cache_seqlens)} of shape {tuple(cache_seqlens.shape)}"
+        raise ValueError(f"cache_seqlens: got {got}, wanted int32 of shape (b,)")
 
 
 def check_tables(metadata: Any, num_splits: Any) -> None:

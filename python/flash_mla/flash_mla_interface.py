@@ -7,7 +7,15 @@ from typing import Any, NoReturn
 import torch
 
 from flash_mla import _dense
-from flash_mla._metadata import FlashMLASchedMeta, check_tables, check_use, get_mla_metadata, mark_used
+from flash_mla._metadata import (
+    FlashMLASchedMeta,
+    check_lengths,
+    check_tables,
+    check_use,
+    get_mla_metadata,
+    make_tables,
+    mark_used,
+)
 from flash_mla._options import batch_invariant, not_there, set_batch_invariant
 
 __all__ = [
@@ -88,20 +96,15 @@ def flash_mla_with_kvcache(
     if softmax_scale is not None:
         softmax_scale = float(softmax_scale)
     causal = bool(causal)
+    arguments = q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, batch_invariant(), out
     if torch.compiler.is_compiling() or type(q) is not torch.Tensor:
-        return _dense.traced_decode(
-            q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, batch_invariant(), out
-        )
-    use = None
-    is_object = isinstance(tile_scheduler_metadata, FlashMLASchedMeta)
-    if is_object:
-        use = check_use(tile_scheduler_metadata, q, k_cache, causal)
-    else:
+        return _dense.traced_decode(*arguments)
+    if not isinstance(tile_scheduler_metadata, FlashMLASchedMeta):
         check_tables(tile_scheduler_metadata, num_splits)
-    result = _dense.decode(
-        q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, batch_invariant(), out
-    )
-    if is_object and not tile_scheduler_metadata.have_initialized:
+        return _dense.decode(*arguments)
+    use = check_use(tile_scheduler_metadata, q, k_cache, causal)
+    result = _dense.decode(*arguments)
+    if not tile_scheduler_metadata.have_initialized:
         mark_used(tile_scheduler_metadata, use, q.device)
     return result
 
@@ -130,8 +133,8 @@ def get_mla_metadata_dense_fp8(
     cache_seqlens: torch.Tensor, num_q_tokens_per_head_k: int, num_heads_k: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Metadata tensors for flash_mla_with_kvcache_fp8: (P, 8) and (b + 1,), int32."""
-    metadata, num_splits = get_mla_metadata(cache_seqlens, num_q_tokens_per_head_k, num_heads_k)
-    return metadata.tile_scheduler_metadata, num_splits
+    check_lengths(cache_seqlens)
+    return make_tables(cache_seqlens.shape[0], cache_seqlens.device)
 
 
 def flash_mla_with_kvcache_fp8(

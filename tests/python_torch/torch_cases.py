@@ -22,9 +22,9 @@ def to_numpy(tensor):
 
 
 def rounding(dtype, device):
-    """Matrix units round the softmax weights to 16 bits and cut when they add."""
+    """Matrix units round the softmax weights to 16 bits and cut when they add; parts of split rows are stored in fp16."""
     if device != "cpu":
-        return mla_oracle.Rounding(weights=dtype, addition=2.0**-23)
+        return mla_oracle.Rounding(weights=dtype, partials="float16", addition=2.0**-23)
     matrix = flashmla.info()["devices"][0]["arch"] == "avx512_bf16" and dtype == "bfloat16"
     return mla_oracle.Rounding(weights=dtype if matrix else "float32")
 
