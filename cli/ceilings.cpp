@@ -1,12 +1,14 @@
 #include "cli/ceilings.hpp"
 
+#include "bench/fma_peak.hpp"
+
 namespace flashmla::cli {
 
 Ceilings measure_ceilings(const DeviceInfo& device, DeviceBuffers& buffers, int threads) {
     Ceilings ceilings;
     ceilings.copy_gbps = buffers.copy_gbps();
     if (device.device.type == DeviceType::kCpu) {
-        ceilings.tflops = measure_fma_tflops(device.arch, threads);
+        ceilings.tflops = bench::measure_fma_tflops(device.arch, threads);
         ceilings.tflops_source = "measured, " + device.arch + " multiply-adds in registers";
     } else {
         ceilings.tflops = device.matrix_tflops;

@@ -18,7 +18,4 @@ struct Ceilings {
 // not known.
 Ceilings measure_ceilings(const DeviceInfo& device, DeviceBuffers& buffers, int threads);
 
-// Peak multiply-add rate of a CPU path ("portable", "avx2", "avx512", "avx512_bf16"), in TFLOPS.
-double measure_fma_tflops(const std::string& path, int threads);
-
 }  // namespace flashmla::cli

@@ -1,10 +1,14 @@
 # Bench harness, command line program, examples. The program is flashmla_cli (everything but main, so that tests can link it)
 # plus cli/main.cpp.
 file(GLOB_RECURSE bench_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/*.cpp)
+list(FILTER bench_sources EXCLUDE REGEX "/main\\.cpp$")
 if(FLASHMLA_BENCH AND bench_sources)
   add_library(flashmla_bench STATIC ${bench_sources})
   target_link_libraries(flashmla_bench PUBLIC flashmla_options flashmla_reference)
   target_include_directories(flashmla_bench PUBLIC ${PROJECT_SOURCE_DIR})
+  find_package(nlohmann_json REQUIRED)
+  add_executable(bench_cpu_decode bench/cpu_decode/main.cpp)
+  target_link_libraries(bench_cpu_decode PRIVATE flashmla_bench nlohmann_json::nlohmann_json)
 endif()
 
 file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)

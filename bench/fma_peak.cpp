@@ -1,5 +1,7 @@
 // Peak multiply-add rates of the CPU paths: independent chains in registers, enough of them to hide the latency of both
 // pipes.
+#include "bench/fma_peak.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -7,13 +9,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <thread>
 #include <vector>
 
 #include "bench/sampling.hpp"
-#include "cli/ceilings.hpp"
 
-namespace flashmla::cli {
+namespace flashmla::bench {
 namespace {
 
 constexpr int kChains = 12;
@@ -116,7 +118,25 @@ double measure_fma_tflops(const std::string& name, int threads) {
     const volatile float kept = *std::max_element(results.begin(), results.end());
     (void)kept;
     const double flops = static_cast<double>(kRounds) * kChains * path.flops_per_operation * threads;
-    return flops / bench::smallest(seconds) / 1e12;
+    return flops / smallest(seconds) / 1e12;
 }
 
-}  // namespace flashmla::cli
+double measure_fma_tflops_of_cpu_time(const std::string& name) {
+    const Path path = path_named(name);
+    std::vector<double> seconds;
+    for (int repeat = 0; repeat < kRepeats; ++repeat) {
+        const double started = process_cpu_seconds();
+        const volatile float kept = path.loop();
+        (void)kept;
+        seconds.push_back(process_cpu_seconds() - started);
+    }
+    return static_cast<double>(kRounds) * kChains * path.flops_per_operation / smallest(seconds) / 1e12;
+}
+
+double process_cpu_seconds() {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace flashmla::bench
