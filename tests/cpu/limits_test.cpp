@@ -19,13 +19,16 @@ namespace {
 std::atomic<std::int64_t> allocations{0};
 }  // namespace
 
-void* operator new(std::size_t bytes) {
+// noinline: the compiler would otherwise see malloc behind one operator and not behind the other, and warn.
+#define FLASHMLA_NOINLINE __attribute__((noinline))
+
+FLASHMLA_NOINLINE void* operator new(std::size_t bytes) {
     ++allocations;
     if (void* memory = std::malloc(bytes != 0 ? bytes : 1)) return memory;
     throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+FLASHMLA_NOINLINE void operator delete(void* memory) noexcept { std::free(memory); }
+FLASHMLA_NOINLINE void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace flashmla::cpu_tests {
 namespace {

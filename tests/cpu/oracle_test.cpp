@@ -25,7 +25,7 @@ TEST_P(Oracle, Matches) {
     const auto& [path, spec] = GetParam();
     // Rows that the oracle computes cost far more than the kernel; the emulated paths repeat what the native ones
     // check.
-    const std::int64_t oracle_keys = path.emulated ? 20'000 : 60'000;
+    const std::int64_t oracle_keys = kSanitized ? 1'000 : path.emulated ? 20'000 : 60'000;
     EXPECT_TRUE(testing_support::matches_oracle(
         spec, [&](const DecodeArgs& args) { return run(path, args); }, rounding_model(path, spec.dtype), oracle_keys));
 }
@@ -34,7 +34,8 @@ std::vector<PathCase> on_every_path(const Family& family, bool emulated_too) {
     std::vector<PathCase> cases;
     for (const CpuPath& path : cpu_paths()) {
         if (path.emulated && !emulated_too) continue;
-        for (const reference::DecodeSpec& spec : family) cases.push_back({path, spec});
+        const std::size_t step = kSanitized ? 5 : 1;  // a prime, so that alternating properties of the specs all occur
+        for (std::size_t i = 0; i < family.size(); i += step) cases.push_back({path, family[i]});
     }
     return cases;
 }

@@ -11,6 +11,12 @@
 namespace flashmla::cpu_tests {
 namespace {
 
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kThreadSanitized = true;
+#else
+constexpr bool kThreadSanitized = false;
+#endif
+
 Status run_native(const CpuPath& path, const DecodeArgs& args, int num_workers) {
     const ForcedIsa forced(path.name.c_str());
     return decode(args, {.batch_invariant = false, .kernel = {}, .num_workers = num_workers});
@@ -45,7 +51,7 @@ const std::vector<CpuPath>& cpu_paths() {
             if (only != nullptr ? name == only : isa <= core::detect_cpu_isa())
                 list.push_back({name, false, &run_native});
         }
-        if (only == nullptr) {
+        if (only == nullptr && !kThreadSanitized) {
             list.push_back({"emulated_avx512", true, &run_emulated});
             list.push_back({"emulated_avx512_bf16", true, &run_emulated});
         }

@@ -9,6 +9,13 @@
 
 namespace flashmla::cpu_tests {
 
+// Sanitizers look at the kernel, not at its numbers, and slow everything down five to twenty times.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 struct CpuPath {
     std::string name;
     bool emulated = false;
@@ -16,7 +23,8 @@ struct CpuPath {
 };
 
 // The native paths that this CPU has (only FLASHMLA_CPU_ISA's when that is set), then the templates of the AVX-512
-// paths with their vectors and dot products emulated: everything of those paths but the instructions, on any machine.
+// paths with their vectors and dot products emulated: everything of those paths but the instructions, on any machine
+// (not under the thread sanitizer: the threads' work is the same on every path).
 const std::vector<CpuPath>& cpu_paths();
 
 inline Status run(const CpuPath& path, const DecodeArgs& args, int num_workers = 2) {
