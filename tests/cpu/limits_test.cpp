@@ -7,13 +7,11 @@
 #include <new>
 #include <thread>
 
-#include "backends/cpu/config.hpp"
 #include "backends/cpu/decode_dense.hpp"
 #include "backends/cpu/vector.hpp"
 #include "core/cpu_isa.hpp"
 #include "cpu/paths.hpp"
 #include "reference/decode_case.hpp"
-#include "reference/error_bound.hpp"
 
 namespace {
 std::atomic<std::int64_t> allocations{0};
@@ -32,9 +30,6 @@ FLASHMLA_NOINLINE void operator delete(void* memory, std::size_t) noexcept { std
 
 namespace flashmla::cpu_tests {
 namespace {
-
-static_assert(reference::kCpuLongestSum == backends::cpu::kChunkTokens,
-              "the error bound counts on the kernel's chunks");
 
 reference::DecodeSpec ragged_spec() {
     reference::DecodeSpec spec;

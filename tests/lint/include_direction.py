@@ -28,7 +28,7 @@ ALLOWED = {
     "src/reference": ["flashmla/*", "core/*", "reference/*"],
     # Besides the public interface: the oracle, and what random 16-bit data is made of.
     "cli": ["flashmla/*", "cli/*", "bench/*", "reference/*", "core/random.hpp", "core/float_formats.hpp"],
-    "bench": ["flashmla/*", "bench/*", "core/random.hpp"],
+    "bench": ["flashmla/*", "bench/*", "reference/*", "core/random.hpp"],
     "python": ["flashmla/*", "python/*"],
     "examples": ["flashmla/*"],
 }
