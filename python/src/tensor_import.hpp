@@ -44,7 +44,8 @@ using OwnedTensor = std::unique_ptr<DlpackOwnedTensor, FreeOwnedTensor>;
 // business. Raises MemoryError; null when the framework has no exchange table.
 OwnedTensor allocate_bytes(const ImportedBytes& like, std::size_t size_bytes);
 
-// The stream a tensor's framework is working on right now, on the tensor's device. ValueError without an exchange table.
+// The stream a tensor's framework is working on right now, on the tensor's device. ValueError without an exchange
+// table.
 StreamHandle current_stream(const ImportedTensor& tensor);
 
 }  // namespace flashmla::python
