@@ -5,7 +5,7 @@ if(NOT FLASHMLA_PYTHON OR NOT EXISTS ${PROJECT_SOURCE_DIR}/python/CMakeLists.txt
 endif()
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module OPTIONAL_COMPONENTS Development.SABIModule)
 # CMake before 3.26 does not look for SABIModule. Outside Windows nothing but its existence and the file suffix matter.
-if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT WIN32 AND Python_VERSION VERSION_GREATER_EQUAL 3.12)
+if(NOT TARGET Python::SABIModule AND NOT WIN32 AND Python_VERSION VERSION_GREATER_EQUAL 3.12)
   add_library(Python::SABIModule INTERFACE IMPORTED)
   set(Python_SOSABI abi3)
 endif()
