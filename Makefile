@@ -64,6 +64,10 @@ lint: build  ## formatting, include directions, headers alone, clang-tidy
 	@scripts/support_matrix --check --program $(BUILD)/bin/flashmla
 	@tests/lint/clang_tidy.sh $(BUILD)
 
+.PHONY: planted-faults
+planted-faults: build  ## deliberate defects in the CPU backend must turn its tests red
+	@tests/planted_faults.sh $(BUILD)
+
 .PHONY: sanitize
 sanitize: bootstrap  ## unit and CPU tests under the address, undefined behavior and thread sanitizers
 	@cmake --preset asan >/dev/null && cmake --build --preset asan && ctest --preset asan
