@@ -22,7 +22,7 @@ struct VerifyOptions {
     std::int64_t cases = 200;
     std::uint64_t seed = 0;
     bool seed_given = false;
-    int max_length = 1500;
+    int max_length = 5000;  // past two chunks of the CPU kernel, so that partial results are merged
     int max_rows = 64;
     std::string one_case;
     bool batch_invariant = false;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the CPU backend with each planted fault (src/core/planted_fault.hpp) and demands that the oracle tests turn red on every
-# code path of this machine. Usage: tests/planted_faults.sh [configured build folder, default build/release]
+# code path of this machine, and `flashmla verify` too.
+# Usage: tests/planted_faults.sh [configured build folder, default build/release]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build/release}
@@ -26,5 +27,14 @@ for fault in 1 2 3 4 5; do
             missed=$((missed + 1))
         fi
     done
+    program=$build/bin/flashmla_fault_$fault
+    if [ ! -x "$program" ]; then continue; fi
+    log=$("$program" verify --device cpu --cases 200 --seed 1 2>&1) && rc=0 || rc=$?
+    if [ "$rc" -eq 1 ] && grep -q '^ *smallest ' <<<"$log"; then
+        echo "fault $fault in flashmla verify: red, $(grep -oE '^ *smallest .*' <<<"$log" | sed 's/^ *smallest *//')"
+    else
+        echo "fault $fault in flashmla verify: NOT DETECTED (exit status $rc)"
+        missed=$((missed + 1))
+    fi
 done
 exit $((missed > 0))
