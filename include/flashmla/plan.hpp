@@ -53,7 +53,7 @@ struct DecodePlan {
     std::string reason;                   // one sentence
     std::vector<KernelVerdict> verdicts;  // every kernel of the catalogue
     int num_workers = 1;
-    int row_tiles_per_worker = 1;     // row tiles that one worker advances together (2 = a cluster of two CTAs)
+    int row_tiles_per_worker = 1;     // row tiles that one worker advances side by side, on a GPU one a CTA
     std::size_t workspace_bytes = 0;  // 0 is legal
 };
 

@@ -1,11 +1,5 @@
-// Merge of split results on the GPU: out = sum_k w_k O_k with w_k = 2^(lse_k - lse), in split order.
-//
-// A partial result covers one row tile of 64 rows x 512 columns, normalised:
-//   partial_lse       [slot][row tile of the unit][64]     base 2, -inf for a row without keys
-//   partial_exponent  [slot][row tile of the unit][2][64]  per column half: values are stored divided by 2^exponent
-//   partial_out       [slot][row tile of the unit][4 column quarters][8][128 threads][8]  fp16, in the order of a WGMMA
-//                     accumulator: thread t holds rows r = 16 * (t / 32) + t % 32 / 4 and r + 8; its eight values are
-//                     {(r, c), (r, c + 1), (r + 8, c), (r + 8, c + 1)} for c = 16 * step + 2 * (t % 4), then for c + 8.
+// Merge of split results on the GPU, for the batch-invariant schedule: out = sum_k w_k O_k with w_k = 2^(lse_k - lse), in
+// chunk order. (In the balanced schedule the kernel merges its own splits.) Partial results: combine/partials.hpp.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +12,7 @@ namespace flashmla::combine {
 
 struct MergeParams {
     plan::WorkShape work;
-    int num_workers = 0;
-    int max_chunks = 0;               // batch-invariant schedule only
-    const plan::Cut* cuts = nullptr;  // num_workers + 1, in device memory
+    int max_chunks = 0;
     const float* partial_lse = nullptr;
     const float* partial_exponent = nullptr;
     const void* partial_out = nullptr;

@@ -48,28 +48,28 @@ struct WgmmaAtoms;
 
 template <>
 struct WgmmaAtoms<cutlass::bfloat16_t> {
-    using Ss64 = cute::SM90::GMMA::MMA_64x64x16_F32BF16BF16_SS<cute::GMMA::Major::K, cute::GMMA::Major::K>;
-    using Rs64 = cute::SM90::GMMA::MMA_64x64x16_F32BF16BF16_RS<cute::GMMA::Major::K, cute::GMMA::Major::K>;
-    using Ss128 = cute::SM90::GMMA::MMA_64x128x16_F32BF16BF16_SS<cute::GMMA::Major::K, cute::GMMA::Major::MN>;
+    using Ss64 = cute::SM90::GMMA::MMA_64x64x16_F32BF16BF16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K>;
+    using Rs64 = cute::SM90::GMMA::MMA_64x64x16_F32BF16BF16_RS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K>;
+    using Ss128 = cute::SM90::GMMA::MMA_64x128x16_F32BF16BF16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::MN>;
 };
 
 template <>
 struct WgmmaAtoms<cutlass::half_t> {
-    using Ss64 = cute::SM90::GMMA::MMA_64x64x16_F32F16F16_SS<cute::GMMA::Major::K, cute::GMMA::Major::K>;
-    using Rs64 = cute::SM90::GMMA::MMA_64x64x16_F32F16F16_RS<cute::GMMA::Major::K, cute::GMMA::Major::K>;
-    using Ss128 = cute::SM90::GMMA::MMA_64x128x16_F32F16F16_SS<cute::GMMA::Major::K, cute::GMMA::Major::MN>;
+    using Ss64 = cute::SM90::GMMA::MMA_64x64x16_F32F16F16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K>;
+    using Rs64 = cute::SM90::GMMA::MMA_64x64x16_F32F16F16_RS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K>;
+    using Ss128 = cute::SM90::GMMA::MMA_64x128x16_F32F16F16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::MN>;
 };
 
 namespace detail {
 template <class Atom, int N, std::size_t... I>
 __device__ __forceinline__ void fma_ss(std::uint64_t a, std::uint64_t b, float (&d)[N], bool accumulate,
                                        std::index_sequence<I...>) {
-    Atom::fma(a, b, d[I]..., accumulate ? cute::GMMA::ScaleOut::One : cute::GMMA::ScaleOut::Zero);
+    Atom::fma(a, b, d[I]..., accumulate ? cute::SM90::GMMA::ScaleOut::One : cute::SM90::GMMA::ScaleOut::Zero);
 }
 template <class Atom, int N, std::size_t... I>
 __device__ __forceinline__ void fma_rs(const std::uint32_t* a, std::uint64_t b, float (&d)[N], bool accumulate,
                                        std::index_sequence<I...>) {
-    Atom::fma(a[0], a[1], a[2], a[3], b, d[I]..., accumulate ? cute::GMMA::ScaleOut::One : cute::GMMA::ScaleOut::Zero);
+    Atom::fma(a[0], a[1], a[2], a[3], b, d[I]..., accumulate ? cute::SM90::GMMA::ScaleOut::One : cute::SM90::GMMA::ScaleOut::Zero);
 }
 }  // namespace detail
 

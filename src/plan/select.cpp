@@ -58,13 +58,24 @@ std::optional<std::string> why_not(const KernelInfo& kernel, const DecodeShape& 
     return std::nullopt;
 }
 
-// Workers and the shape of their work on a GPU: a cluster of two CTAs shares each KV tile, unless an odd number of row
-// tiles is so small that the idle half of the last cluster costs more than reading the KV once more.
+// Row tiles that a worker advances side by side, one a CTA. An even number works in clusters of two CTAs that share each
+// KV tile; further clusters of the worker find the tile in L2. A small odd number works in single CTAs, since the idle half
+// of the last cluster would cost more than the sharing brings. As many as divide the row tiles and leave few SMs idle.
+int row_tiles_per_worker(int tiles, int num_processors) {
+    if (tiles % 2 == 1 && tiles <= 7) return tiles <= num_processors ? tiles : 1;
+    const int even = tiles + tiles % 2;
+    for (int candidate : {8, 6, 4}) {
+        const bool few_idle = num_processors % candidate * 25 <= num_processors;
+        if (even % candidate == 0 && candidate <= num_processors && few_idle) return candidate;
+    }
+    return 2;
+}
+
 Status plan_gpu_workers(DecodePlan& plan) {
     const DecodeShape& shape = plan.shape;
     const int heads = static_cast<int>(shape.h_q / shape.h_kv);
     const int tiles = core::make_row_tiling(heads, static_cast<int>(shape.s_q), sm90_dense::kRowTile).tiles;
-    plan.row_tiles_per_worker = tiles % 2 == 1 && tiles <= 7 ? 1 : 2;
+    plan.row_tiles_per_worker = row_tiles_per_worker(tiles, plan.device.num_processors);
     const int most = plan.device.num_processors / plan.row_tiles_per_worker;
     if (most < 1) {
         return invalid_argument("device.num_processors: got " + std::to_string(plan.device.num_processors) +
@@ -75,7 +86,8 @@ Status plan_gpu_workers(DecodePlan& plan) {
     plan.reason = std::to_string(std::int64_t{heads} * shape.s_q) + " rows a KV head make " + std::to_string(tiles) +
                   " row tile" + (tiles == 1 ? "" : "s") + " of " + std::to_string(sm90_dense::kRowTile) + " on " +
                   text(plan.device) + ": " + std::to_string(plan.num_workers) + " workers of " +
-                  (plan.row_tiles_per_worker == 1 ? "one CTA" : "two CTAs that share every KV tile");
+                  (plan.row_tiles_per_worker == 1 ? "one CTA"
+                                                  : std::to_string(plan.row_tiles_per_worker) + " CTAs that share every KV tile");
     return {};
 }
 

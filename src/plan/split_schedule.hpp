@@ -116,6 +116,20 @@ FLASHMLA_HD Cut cut_in_request(const WorkShape& w, int len, int request, std::in
     return {request, unit, static_cast<int>(core::max_of<std::int64_t>(0, offset - w.visit_cost))};
 }
 
+// The workers that share a unit (balanced schedule): `count` of them from `first`, one piece each.
+struct UnitWorkers {
+    int first = 0;
+    int count = 1;
+};
+
+// Of the unit that begins at `start` on the line and has `tiles` key tiles, when some cut lies strictly inside it. A cut at
+// position p with tile > 0 belongs to the unit that starts at p - visit_cost - tile.
+FLASHMLA_HD UnitWorkers workers_of_unit(std::int64_t share, std::int64_t start, int tiles, int workers) {
+    const int first = static_cast<int>(core::quotient(start, share));
+    const int last = core::min_of(workers - 1, static_cast<int>(core::quotient(start + tiles - 1, share)));
+    return {first, last - first + 1};
+}
+
 // A contiguous run of key tiles of one unit: what a worker does between two visits.
 struct Piece {
     int request = 0;

@@ -15,7 +15,7 @@ namespace {
 
 namespace sm90_dense = backends::sm90::decode_dense;
 
-constexpr std::size_t kCutBytes = 16;  // an int4 per cut
+constexpr std::int64_t kWarpgroups = 3;  // that write parts of a partial result, and signal each
 
 // Appends regions at aligned offsets; remembers when a size did not fit.
 class LayoutBuilder {
@@ -62,7 +62,8 @@ Result<WorkspaceLayout> gpu_layout(const DecodePlan& plan) {
     constexpr std::int64_t kHalf = 2;   // bytes of an fp16 value
     constexpr std::int64_t kSides = 2;  // column halves, each with an exponent a row
     LayoutBuilder builder;
-    builder.add("cuts", (std::int64_t{plan.num_workers} + 1) * static_cast<std::int64_t>(kCutBytes));
+    const std::int64_t signalled_slots = plan.options.batch_invariant ? 0 : *slots;
+    builder.add("signals", signalled_slots * plan.row_tiles_per_worker * kWarpgroups * kFloat);
     builder.add("partial_lse", core::checked_product({*slots, rows, kFloat}));
     builder.add("partial_exponent", core::checked_product({*slots, kSides, rows, kFloat}));
     builder.add("partial_out", core::checked_product({*slots, rows, plan.shape.d_v, kHalf}));
@@ -114,7 +115,7 @@ GpuWorkspace gpu_workspace(const DecodePlan& plan) {
     const Result<WorkspaceLayout> layout = gpu_layout(plan);
     if (!layout.ok()) return out;  // plan_decode refuses such shapes
     const std::vector<Region>& regions = layout.value().regions;
-    out.cuts_offset = regions[0].offset;
+    out.signals_offset = regions[0].offset;
     out.partial_lse_offset = regions[1].offset;
     out.partial_exponent_offset = regions[2].offset;
     out.partial_out_offset = regions[3].offset;

@@ -33,9 +33,9 @@ TEST(Workspace, BalancedScheduleHasTwoSlotsAWorker) {
     const plan::GpuWorkspace workspace = plan::gpu_workspace(plan);
     EXPECT_EQ(workspace.slots, 132);
     EXPECT_EQ(workspace.max_chunks, 0);
-    EXPECT_EQ(workspace.cuts_offset, 0u);
-    EXPECT_EQ(workspace.partial_lse_offset, 1280u);  // 67 cuts of 16 bytes, rounded up to 256
-    EXPECT_EQ(workspace.partial_exponent_offset, 1280u + 132u * 2 * 64 * 4);
+    EXPECT_EQ(workspace.signals_offset, 0u);
+    EXPECT_EQ(workspace.partial_lse_offset, 3328u);  // 132 x 2 x 3 words, rounded up to 256
+    EXPECT_EQ(workspace.partial_exponent_offset, workspace.partial_lse_offset + 132u * 2 * 64 * 4);
     EXPECT_EQ(workspace.partial_out_offset, workspace.partial_exponent_offset + 132u * 2 * 2 * 64 * 4);
     EXPECT_EQ(workspace.total, workspace.partial_out_offset + 132ull * 2 * 64 * 512 * 2);
     EXPECT_EQ(plan.workspace_bytes, workspace.total);
@@ -47,9 +47,9 @@ TEST(Workspace, BalancedScheduleHasTwoSlotsAWorker) {
 TEST(Workspace, BatchInvariantScheduleHasASlotForEveryChunk) {
     const DecodePlan plan = gpu_plan({.b = 3, .s_q = 4, .h_q = 256, .h_kv = 2, .max_pages = 65}, true).value();
     const plan::GpuWorkspace workspace = plan::gpu_workspace(plan);
-    EXPECT_EQ(plan.row_tiles_per_worker, 2);
-    EXPECT_EQ(workspace.max_chunks, 3);           // 65 pages are 65 key tiles: chunks of 32, 32 and 1
-    EXPECT_EQ(workspace.slots, 3 * (4 * 2) * 3);  // 8 row tiles a KV head, in pairs
+    EXPECT_EQ(plan.row_tiles_per_worker, 8);
+    EXPECT_EQ(workspace.max_chunks, 3);     // 65 pages are 65 key tiles: chunks of 32, 32 and 1
+    EXPECT_EQ(workspace.slots, 3 * 2 * 3);  // the 8 row tiles of a KV head are one unit
     EXPECT_EQ(plan.workspace_bytes, workspace.total);
     expect_sound(plan);
 }

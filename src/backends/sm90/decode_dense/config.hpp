@@ -29,6 +29,7 @@ inline constexpr int kQueueSlots = 4;         // pieces that the schedule warp m
 inline constexpr int kProducerRegisters = 24;
 inline constexpr int kScoresRegisters = 168;
 inline constexpr int kValuesRegisters = 160;
+inline constexpr int kMergeRegisters = 128;  // all four
 
 // exp2 is taken against the running maximum of earlier tiles; a thread whose 16 terms of a row sum to more than this makes its
 // warp raise the maximum first.

@@ -1,11 +1,13 @@
 // The kernel: four warpgroups with one role each. The README has the timeline.
 #pragma once
 
+#include <cooperative_groups.h>
+
 #include <cute/arch/cluster_sm90.hpp>
-#include <cutlass/arch/grid_dependency_control.h>
 #include <cutlass/arch/reg_reconfig.h>
 
 #include "backends/sm90/decode_dense/load.cuh"
+#include "backends/sm90/decode_dense/merge.cuh"
 #include "backends/sm90/decode_dense/scores.cuh"
 #include "backends/sm90/decode_dense/values.cuh"
 #include "backends/sm90/decode_dense/variants.hpp"
@@ -21,7 +23,7 @@ __device__ __forceinline__ void init_barriers(Barriers& barriers) {
         barriers.last_full[tile].init(1);
     }
     barriers.rope_empty.init(kWarps * kCluster);
-    barriers.q_pairs_full.init(1);
+    for (int i = 0; i < 2; ++i) barriers.q_pairs_full[i].init(1);
     barriers.q_tail_full.init(1);
     barriers.q_tail_empty.init(kWarps);
     for (int buffer = 0; buffer < 2; ++buffer) {
@@ -45,6 +47,14 @@ __device__ __forceinline__ void sync_cluster() {
     }
 }
 
+// The worker's own: of the two slots it may write, three a row tile.
+__device__ __forceinline__ void clear_signals(const Params& p, int worker, int tile_in_unit) {
+    const int thread = threadIdx.x;
+    if (thread >= 6) return;
+    const int slot = static_cast<int>(thread < 3 ? plan::entered_slot(worker) : plan::left_slot(worker));
+    p.signals[(slot * p.work.row_tiles_per_unit + tile_in_unit) * 3 + thread % 3] = 0;
+}
+
 template <class Variant>
 __global__ void __launch_bounds__(kThreads, 1)
     flash_fwd_splitkv_mla_kernel(const __grid_constant__ Params p) {
@@ -53,34 +63,53 @@ __global__ void __launch_bounds__(kThreads, 1)
     extern __shared__ __align__(1024) unsigned char memory[];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
 
-    const int worker = blockIdx.x / kCluster;
+    // A worker is one or more clusters, side by side in the grid: they read the same pages at the same time, for other rows.
+    const int worker = blockIdx.x / p.work.row_tiles_per_unit;
+    const int tile_in_unit = blockIdx.x % p.work.row_tiles_per_unit;
     const int rank = blockIdx.x % kCluster;
     const int warp = cutlass::canonical_warp_idx_sync();
     const int lane = threadIdx.x % 32;
 
-    cutlass::arch::launch_dependent_grids();
     if (threadIdx.x == 0) init_barriers<kCluster>(shared.barriers);
-    find_cuts<kCluster>(p, shared, worker);
+    find_cuts(p, shared, worker);
     sync_cluster<kCluster>();
-    if (threadIdx.x == 0 && rank == 0) {
-        p.cuts[worker] = shared.cuts[0];
-        if (worker + 1 == p.num_workers) p.cuts[p.num_workers] = plan::Cut{p.work.b, 0, 0};
+
+    // Nobody may wait for a signal before everybody has taken back his own of an earlier launch. The grid's barrier is arrived at
+    // here and waited for before the merge, long after; so it costs nothing.
+    const bool merges = p.work.chunk_tiles == 0;
+    cooperative_groups::grid_group grid = cooperative_groups::this_grid();
+    if (merges) {
+        clear_signals(p, worker, tile_in_unit);
+        const auto token = grid.barrier_arrive();
+        if (threadIdx.x == 0) shared.grid_token = token;  // only the first thread's counts
     }
 
     const int role = warp / 4;
     if (role == 0) {
         cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
-        if (warp == 0) Producer<kCluster, Variant::kPrefetch>{p, shared, rank, lane}.run();
-        if (warp == 1) publish_pieces<kCluster>(p, shared, worker, rank, lane);
+        // Not warp 0: its first thread is still busy with the grid's barrier.
+        if (warp == 1) publish_pieces(p, shared, worker, tile_in_unit, lane);
+        if (warp == 2) Producer<kCluster, Variant::kPrefetch>{p, shared, rank, lane}.run();
+        // Waiting for registers would keep the idle warps polling, at the cost of everybody's issue slots.
+        cutlass::arch::NamedBarrier::sync(128, 3);
+        cutlass::arch::warpgroup_reg_alloc<kMergeRegisters>();
     } else if (role == 1) {
         cutlass::arch::warpgroup_reg_alloc<kScoresRegisters>();
-        Scores<Element, kCluster, Variant::kHoldValues>{p, shared, rank, warp % 4, lane}.run();
+        Scores<Element, kCluster, Variant::kHoldValues>{p, shared, tile_in_unit, warp % 4, lane}.run();
+        cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     } else if (role == 2) {
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
-        Values<Element, kCluster, 0>{p, shared, rank, warp % 4, lane}.run();
+        Values<Element, kCluster, 0>{p, shared, tile_in_unit, warp % 4, lane}.run();
+        cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     } else {
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
-        Values<Element, kCluster, 1>{p, shared, rank, warp % 4, lane}.run();
+        Values<Element, kCluster, 1>{p, shared, tile_in_unit, warp % 4, lane}.run();
+        cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
+    }
+    if (merges && shared.entered.count + shared.left.count > 0) {
+        cooperative_groups::grid_group::arrival_token token = shared.grid_token;
+        grid.barrier_wait(static_cast<decltype(token)&&>(token));
+        SliceMerge{p, shared, worker, tile_in_unit, static_cast<int>(threadIdx.x)}.template run<Element>();
     }
     // A CTA's barriers must outlive its peer's last arrival on them.
     sync_cluster<kCluster>();

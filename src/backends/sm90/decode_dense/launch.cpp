@@ -98,7 +98,7 @@ Status launch(const core::DecodeCall& call) {
     params.lse_b = call.strides.lse_b;
     params.lse_head = call.strides.lse_head;
     params.lse_token = call.strides.lse_token;
-    params.cuts = reinterpret_cast<plan::Cut*>(memory + workspace.cuts_offset);
+    params.signals = reinterpret_cast<unsigned int*>(memory + workspace.signals_offset);
     params.partial_lse = reinterpret_cast<float*>(memory + workspace.partial_lse_offset);
     params.partial_exponent = reinterpret_cast<float*>(memory + workspace.partial_exponent_offset);
     params.partial_out = memory + workspace.partial_out_offset;
@@ -117,27 +117,31 @@ Status launch(const core::DecodeCall& call) {
     }
     if (!status.ok()) return status;
 
-    const int cluster = plan.row_tiles_per_worker;
+    const int cluster = plan.row_tiles_per_worker % 2 == 0 ? 2 : 1;
     const void* kernel = kernel_for(shape.dtype, cluster);
     FLASHMLA_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
 
-    cudaLaunchAttribute in_clusters{};
-    in_clusters.id = cudaLaunchAttributeClusterDimension;
-    in_clusters.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    // Workers wait for each other's partial results, so all of them must be on the device at once: a cooperative launch says so.
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeClusterDimension;
+    attributes[0].val.clusterDim.x = static_cast<unsigned>(cluster);
+    attributes[0].val.clusterDim.y = 1;
+    attributes[0].val.clusterDim.z = 1;
+    attributes[1].id = cudaLaunchAttributeCooperative;
+    attributes[1].val.cooperative = plan.options.batch_invariant ? 0 : 1;
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(plan.num_workers * cluster));
+    config.gridDim = dim3(static_cast<unsigned>(plan.num_workers * plan.row_tiles_per_worker));
     config.blockDim = dim3(kThreads);
     config.dynamicSmemBytes = kSharedBytes;
     config.stream = static_cast<cudaStream_t>(call.stream);
-    config.attrs = &in_clusters;
-    config.numAttrs = 1;
+    config.attrs = attributes;
+    config.numAttrs = 2;
     void* arguments[] = {&params};
     FLASHMLA_CUDA_TRY(cudaLaunchKernelExC(&config, kernel, arguments));
 
+    if (!plan.options.batch_invariant || workspace.slots == 0) return {};
     return combine::launch_merge({.work = params.work,
-                                  .num_workers = params.num_workers,
                                   .max_chunks = params.max_chunks,
-                                  .cuts = params.cuts,
                                   .partial_lse = params.partial_lse,
                                   .partial_exponent = params.partial_exponent,
                                   .partial_out = params.partial_out,

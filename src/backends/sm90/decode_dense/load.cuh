@@ -38,7 +38,7 @@ struct Producer {
 
     // The three query pairs that end in registers pass through the ring like KV.
     __device__ __forceinline__ void load_query_pairs(const PieceRecord& q) {
-        gpu::Barrier& full = shared.barriers.q_pairs_full;
+        gpu::Barrier& full = shared.barriers.q_pairs_full[q_tail_phase];
 #pragma unroll 1
         for (int pair = 0; pair < kQueryPairs; ++pair) {
             shared.barriers.slot_empty[ring.slot].wait(ring.phase ^ 1);

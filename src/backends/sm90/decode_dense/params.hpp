@@ -35,8 +35,8 @@ struct Params {
     float* lse;
     std::int64_t lse_b, lse_head, lse_token;
 
-    plan::Cut* cuts;         // num_workers + 1, written by the kernel for the merge
-    // Partial results: layout in combine/merge_splits.hpp.
+    unsigned int* signals;   // [slot][row tile of the unit][3 warpgroups]: 1 once its part of the partial result is written
+    // Partial results: layout in combine/partials.hpp.
     float* partial_lse;
     float* partial_exponent;
     void* partial_out;

@@ -12,28 +12,23 @@ __device__ __forceinline__ int length_of(const Params& p, int request) {
     return core::request_length(p.lengths, p.lengths_are_cumulative, p.capacity, request);
 }
 
-// The plan's shape with the cluster size as a constant, which turns its divisions into shifts.
-template <int kCluster>
-__device__ __forceinline__ plan::WorkShape work_shape(const Params& p) {
-    plan::WorkShape work = p.work;
-    work.row_tiles_per_unit = kCluster;
-    return work;
-}
-
 // All threads. Leaves the worker's cuts in shared memory; the caller synchronises the CTA before they are read.
 // One pass adds up the costs, a second finds the places. The code is cold at every launch, so it is kept small rather than
 // unrolled: instruction fetches cost more than the arithmetic.
-template <int kCluster>
 __device__ __forceinline__ void find_cuts(const Params& p, Shared& shared, int worker) {
-    const plan::WorkShape work = work_shape<kCluster>(p);
+    const plan::WorkShape& work = p.work;
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
     const int per_thread = core::ceil_div(work.b, kThreads);
     const int first = core::min_of(work.b, static_cast<int>(threadIdx.x) * per_thread);
     const int last = core::min_of(work.b, first + per_thread);
 
-    if (threadIdx.x == 0) shared.cuts[0] = shared.cuts[1] = plan::Cut{work.b, 0, 0};
+    if (threadIdx.x == 0) {
+        shared.cuts[0] = shared.cuts[1] = plan::Cut{work.b, 0, 0};
+        shared.entered.count = shared.left.count = 0;
+    }
     long long at = 0;  // places before this thread's next request
+    long long share = 0;
     long long position_begin = 0;
     long long position_end = 0;
 #pragma unroll 1
@@ -46,9 +41,17 @@ __device__ __forceinline__ void find_cuts(const Params& p, Shared& shared, int w
 #pragma unroll 1
             for (int side = 0; side < 2 * pass; ++side) {
                 const long long position = side == 0 ? position_begin : position_end;
-                if (position >= at && position < end) {
-                    shared.cuts[side] = plan::cut_in_request(work, len, request, position - at);
-                }
+                if (position < at || position >= end) continue;
+                const plan::Cut cut = plan::cut_in_request(work, len, request, position - at);
+                shared.cuts[side] = cut;
+                if (cut.tile == 0 || work.chunk_tiles > 0) continue;
+                const plan::UnitWorkers workers =
+                    plan::workers_of_unit(share, position - work.visit_cost - cut.tile,
+                                          plan::unit_key_tiles(work, len, cut.unit), p.num_workers);
+                // A worker that lies inside one unit both enters and leaves it, with one piece.
+                if (side == 1 && workers.first < worker) continue;
+                (side == 0 ? shared.entered : shared.left) =
+                    SharedUnit{request, cut.unit, workers.first, workers.count};
             }
             at = end;
         }
@@ -69,7 +72,7 @@ __device__ __forceinline__ void find_cuts(const Params& p, Shared& shared, int w
             if (i < warp) at += shared.warp_sums[i];
             total += shared.warp_sums[i];
         }
-        const long long share = plan::worker_share(work, total, p.num_workers);
+        share = plan::worker_share(work, total, p.num_workers);
         position_begin = plan::worker_position(work, share, worker);
         position_end = plan::worker_position(work, share, worker + 1);
     }
@@ -77,9 +80,8 @@ __device__ __forceinline__ void find_cuts(const Params& p, Shared& shared, int w
 
 // Walks the worker's pieces and hands each to the other roles through the queue; one warp of the producer's warpgroup, so that
 // length look-ups and divisions stay off everybody else's path and out of their registers.
-template <int kCluster>
-__device__ __forceinline__ void publish_pieces(const Params& p, Shared& shared, int worker, int rank, int lane) {
-    const plan::WorkShape work = work_shape<kCluster>(p);
+__device__ __forceinline__ void publish_pieces(const Params& p, Shared& shared, int worker, int tile_in_unit, int lane) {
+    const plan::WorkShape& work = p.work;
     const core::RowTiling& rows = work.rows;
     gpu::RingPosition<kQueueSlots> at{};
     plan::Cut cut = shared.cuts[0];
@@ -88,7 +90,7 @@ __device__ __forceinline__ void publish_pieces(const Params& p, Shared& shared, 
         if (plan::before(cut, shared.cuts[1])) {
             const int len = length_of(p, cut.request);
             const plan::Piece piece = plan::piece_at(work, cut, shared.cuts[1], len, worker, p.max_chunks);
-            const int row_tile = work.first_row_tile(piece.unit) + rank;
+            const int row_tile = work.first_row_tile(piece.unit) + tile_in_unit;
             record = {piece.request,   work.kv_head(piece.unit), rows.first_token(row_tile), rows.first_head(row_tile),
                       piece.tile_begin, piece.tile_end, static_cast<int>(piece.slot),  // the plan keeps slots below 2^31
                       len};

@@ -10,6 +10,7 @@
 
 #include "backends/sm90/decode_dense/schedule.cuh"
 #include "core/planted_fault.hpp"
+#include "gpu/signals.cuh"
 #include "gpu/thread.cuh"
 
 namespace flashmla::backends::sm90::decode_dense {
@@ -17,19 +18,37 @@ namespace flashmla::backends::sm90::decode_dense {
 inline constexpr float kLn2 = 0.69314718055994530942f;
 inline constexpr float kInfinity = __builtin_huge_valf();
 
+// Log-sum-exp of row r of the piece's row tile, base 2 inside and natural outside, where a row without keys has +inf.
+__device__ __forceinline__ void store_lse(const Params& p, const PieceRecord& piece, int r, float lse_log2) {
+    const core::RowTiling& rows = p.work.rows;
+    const int token = piece.first_token + r / rows.tile_heads;
+    const int head = piece.first_head + r % rows.tile_heads;
+    if (r >= rows.tile_heads * rows.tokens_per_tile || token >= rows.s_q || head >= rows.heads) return;
+    p.lse[piece.request * p.lse_b + (piece.kv_head * rows.heads + head) * p.lse_head + token * p.lse_token] =
+        lse_log2 == -kInfinity ? kInfinity : lse_log2 * kLn2;
+}
+
+// Called by each warpgroup once its part of a partial result is written: 0 log-sum-exp, 1 and 2 values. In the batch-invariant
+// schedule nobody waits for it.
+template <int kPart>
+__device__ __forceinline__ void signal_partial(const Params& p, int slot, int tile_in_unit) {
+    if (p.work.chunk_tiles > 0) return;
+    cutlass::arch::NamedBarrier::sync(128, 4 + kPart);  // all of the warpgroup's stores are issued
+    if (threadIdx.x % 128 == 0) gpu::give_signal(&p.signals[(slot * p.work.row_tiles_per_unit + tile_in_unit) * 3 + kPart]);
+}
+
 template <class Element, int kCluster, bool kHoldValues>
 struct Scores {
     using Atoms = gpu::WgmmaAtoms<Element>;
 
     const Params& p;
     Shared& shared;
-    int rank;
+    int tile_in_unit;
     int warp;  // in the warpgroup
     int lane;
     gpu::RingPosition<kRingSlots> ring{};
     gpu::RingPosition<kTileBarriers> key_tile{};
-    std::uint32_t q_pairs_phase = 0;
-    std::uint32_t q_tail_phase = 0;
+    std::uint32_t q_count = 0;     // queries taken: parity picks their barriers
     std::uint32_t tile_count = 0;  // parity picks the P buffer's barrier phases and the rope's
 
     std::uint32_t q[2 * kQueryPairs][16];  // register operand: 6 query tiles in ring order, 4 steps of 4 words
@@ -51,8 +70,7 @@ struct Scores {
 
     __device__ __forceinline__ void load_query() {
         const auto at = gpu::place();
-        shared.barriers.q_pairs_full.wait(q_pairs_phase);
-        q_pairs_phase ^= 1;
+        shared.barriers.q_pairs_full[q_count & 1].wait((q_count >> 1) & 1);
 #pragma unroll
         for (int pair = 0; pair < kQueryPairs; ++pair) {
 #pragma unroll
@@ -87,8 +105,8 @@ struct Scores {
         }
         cute::warpgroup_commit_batch();
         if (first) {
-            shared.barriers.q_tail_full.wait(q_tail_phase);
-            q_tail_phase ^= 1;
+            shared.barriers.q_tail_full.wait(q_count & 1);
+            ++q_count;
         }
         const auto last = ring.ahead(3);
         shared.barriers.last_full[key_tile.slot].wait(key_tile.phase);
@@ -225,18 +243,12 @@ struct Scores {
     }
 
     __device__ __forceinline__ void write_lse(const PieceRecord& piece, int r, float lse_log2) {
-        if (piece.slot >= 0) {
-            const long long tile = static_cast<long long>(piece.slot) * p.work.row_tiles_per_unit + rank;
-            p.partial_lse[tile * kRowTile + r] = lse_log2;
+        if (piece.slot < 0) {
+            store_lse(p, piece, r, lse_log2);
             return;
         }
-        const core::RowTiling& rows = p.work.rows;
-        const int token = piece.first_token + r / rows.tile_heads;
-        const int head = piece.first_head + r % rows.tile_heads;
-        if (r >= rows.tile_heads * rows.tokens_per_tile || token >= rows.s_q || head >= rows.heads) return;
-        // Outside, a row without keys has +inf.
-        p.lse[piece.request * p.lse_b + (piece.kv_head * rows.heads + head) * p.lse_head + token * p.lse_token] =
-            lse_log2 == -kInfinity ? kInfinity : lse_log2 * kLn2;
+        const long long tile = static_cast<long long>(piece.slot) * p.work.row_tiles_per_unit + tile_in_unit;
+        p.partial_lse[tile * kRowTile + r] = lse_log2;
     }
 
     // Keys visible to the thread's rows; returns the first key tile in which any row of the tile needs a mask.
@@ -293,6 +305,7 @@ struct Scores {
             finish_sums((tile_count - 1) & 1);
             publish((tile_count - 1) & 1);
             write_rows(piece);
+            if (piece.slot >= 0) signal_partial<0>(p, piece.slot, tile_in_unit);
             // The last scores are done: the producer may replace the query.
             __syncwarp();
             if (lane == 0) shared.barriers.q_tail_empty.arrive();

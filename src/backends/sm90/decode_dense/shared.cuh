@@ -16,6 +16,11 @@ struct PieceRecord {
     int len;                   // of the request
 };
 
+// A unit whose pieces are spread over several workers, this one among them; count 0: there is none.
+struct SharedUnit {
+    int request, unit, first_worker, count;
+};
+
 struct Barriers {
     // Slot of the ring is free: 4 warps of its reader (scores for query pairs, values left or right for KV pairs) in every CTA of
     // the cluster, since a slot is refilled in all of them at once.
@@ -25,7 +30,7 @@ struct Barriers {
     gpu::Barrier head_full[kTileBarriers];
     gpu::Barrier last_full[kTileBarriers];
     gpu::Barrier rope_empty;     // scores: 4 warps a CTA of the cluster
-    gpu::Barrier q_pairs_full;   // own producer (1 + bytes): the three query pairs in the ring
+    gpu::Barrier q_pairs_full[2];  // own producer (1 + bytes), by piece modulo 2: the three query pairs in the ring
     gpu::Barrier q_tail_full;    // own producer (1 + bytes)
     gpu::Barrier q_tail_empty;   // scores: 4 warps
     gpu::Barrier p_ready[2];     // scores: 4 warps. P, rescale factors and, with the last tile, inverse sums are in place
@@ -45,6 +50,8 @@ struct alignas(1024) Shared {
     Barriers barriers;
     PieceRecord queue[kQueueSlots];
     plan::Cut cuts[2];               // the worker's own range
+    unsigned int grid_token;         // of the first thread's arrival at the grid's barrier
+    SharedUnit entered, left;        // units it shares: the one it starts in the middle of, the one it stops in the middle of
     long long warp_sums[kThreads / 32];
 };
 static_assert(sizeof(Shared) == kSharedBytes);

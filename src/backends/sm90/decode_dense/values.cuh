@@ -6,7 +6,7 @@
 #include <cute/arch/copy_sm90_tma.hpp>
 #include <cute/arch/mma_sm90_gmma.hpp>
 
-#include "backends/sm90/decode_dense/schedule.cuh"
+#include "backends/sm90/decode_dense/scores.cuh"
 #include "core/planted_fault.hpp"
 #include "gpu/thread.cuh"
 
@@ -18,7 +18,7 @@ struct Values {
 
     const Params& p;
     Shared& shared;
-    int rank;
+    int tile_in_unit;
     int warp;  // in the warpgroup
     int lane;
     gpu::RingPosition<kRingSlots> ring{};
@@ -124,7 +124,7 @@ struct Values {
     // [16 columns][thread][8], 16-byte stores, coalesced.
     __device__ __forceinline__ void store_partial(int slot, const float (&inverse)[2]) {
         const auto at = gpu::place();
-        const long long tile = static_cast<long long>(slot) * p.work.row_tiles_per_unit + rank;
+        const long long tile = static_cast<long long>(slot) * p.work.row_tiles_per_unit + tile_in_unit;
         float factor[2];
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
@@ -240,6 +240,7 @@ struct Values {
                 release_pair(0);
                 release_pair(1);
                 store_partial(piece.slot, inverse);
+                signal_partial<1 + side>(p, piece.slot, tile_in_unit);
             } else {
                 normalise(inverse);
                 store_out(piece);

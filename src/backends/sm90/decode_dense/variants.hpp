@@ -15,13 +15,13 @@ struct SingleBf16 {
     using Element = cutlass::bfloat16_t;
     static constexpr int kCluster = 1;
     static constexpr bool kHoldValues = false;
-    static constexpr bool kPrefetch = FM_PF;
+    static constexpr bool kPrefetch = false;
 };
 struct SingleFp16 {
     using Element = cutlass::half_t;
     static constexpr int kCluster = 1;
     static constexpr bool kHoldValues = false;
-    static constexpr bool kPrefetch = FM_PF;
+    static constexpr bool kPrefetch = false;
 };
 // Two row tiles a worker: a cluster of two CTAs shares one stream of keys by multicast.
 struct PairBf16 {
