@@ -25,6 +25,8 @@ struct MapSpec {
     DType dtype = DType::kBFloat16;
     MapAxis axes[kMapRank];
     int rank = 2;
+    // Whether a miss in L2 fetches 128 bytes rather than 32-byte sectors: for streams that nothing has prefetched.
+    bool promote_l2 = false;
 };
 
 // 128-byte swizzle, no interleave, elements out of bounds read as zero. Base and strides must be multiples of 16 bytes:

@@ -11,10 +11,18 @@ std::int64_t line_length(const WorkShape& w, std::span<const int> lengths) {
 }
 
 std::vector<Cut> worker_cuts(const WorkShape& w, std::span<const int> lengths, int workers) {
-    const std::int64_t share = worker_share(w, line_length(w, lengths), workers);
+    const std::int64_t length = line_length(w, lengths);
     // Workers that start at or past the end of the line have nothing to do.
     const Cut end{static_cast<int>(lengths.size()), 0, 0};
     std::vector<Cut> cuts(static_cast<std::size_t>(workers) + 1, end);
+    const int longest = lengths.empty() ? 0 : key_tiles(*std::max_element(lengths.begin(), lengths.end()));
+    if (const int whole = whole_units_per_worker(w, length, longest, workers); whole > 0) {
+        for (int worker = 0; worker < workers; ++worker) {
+            cuts[static_cast<std::size_t>(worker)] = whole_unit_cut(w, whole, worker);
+        }
+        return cuts;
+    }
+    const std::int64_t share = worker_share(w, length, workers);
     int worker = 0;
     std::int64_t start = 0;
     for (int request = 0; request < end.request && worker < workers; ++request) {
@@ -30,7 +38,8 @@ std::vector<Cut> worker_cuts(const WorkShape& w, std::span<const int> lengths, i
 }
 
 std::int64_t cost_bound(const WorkShape& w, std::int64_t line_length, int workers) {
-    return worker_share(w, line_length, workers) + w.visit_cost + std::max(0, w.chunk_tiles - 1);
+    const int spare = w.chunk_tiles > 0 ? w.visit_cost + w.chunk_tiles - 1 : std::max(w.visit_cost, kSplitGain);
+    return worker_share(w, line_length, workers) + spare;
 }
 
 ScheduleStats schedule_stats(const WorkShape& w, std::span<const int> lengths, std::span<const Cut> cuts,

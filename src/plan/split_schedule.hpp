@@ -5,6 +5,8 @@
 // places [position(w), position(w + 1)), which a monotone map turns into cuts (request, unit, key tile); so every (row
 // tile, key tile) is covered exactly once and the pieces of a unit are contiguous and ordered, whatever the costs are.
 //
+// Where whole units, so many a worker, are done about as early, none is split (`whole_units_per_worker`).
+//
 // Balance: with T = ceil((L - visit_cost) / P) for a line of length L and P workers, no worker costs more than T +
 // visit_cost (a worker that starts inside a unit pays one visit more than its places), and no schedule costs less than
 // L / P.
@@ -27,6 +29,7 @@
 namespace flashmla::plan {
 
 inline constexpr int kKeyTile = 64;         // tokens
+inline constexpr int kSplitGain = 8;        // key tiles that splitting must save to be worth it
 inline constexpr int kInvariantChunk = 32;  // key tiles a split in batch-invariant mode (2,048 tokens)
 
 struct WorkShape {
@@ -114,6 +117,25 @@ FLASHMLA_HD Cut cut_in_request(const WorkShape& w, int len, int request, std::in
         return {request, unit, chunk * w.chunk_tiles};
     }
     return {request, unit, static_cast<int>(core::max_of<std::int64_t>(0, offset - w.visit_cost))};
+}
+
+// Units a worker when none is split, or 0 where splitting pays: when whole units, in line order, would take longer by more
+// than kSplitGain key tiles, which is about what the extra visits and the merge of splits cost. `longest` is the largest
+// number of key tiles of any unit.
+FLASHMLA_HD int whole_units_per_worker(const WorkShape& w, std::int64_t line_length, int longest, int workers) {
+    const std::int64_t units = static_cast<std::int64_t>(w.b) * w.units();
+    if (w.chunk_tiles > 0 || units == 0) return 0;
+    const std::int64_t each = core::quotient(units + workers - 1, workers);
+    const bool whole = each * (w.visit_cost + longest) <= worker_share(w, line_length, workers) + kSplitGain;
+    return whole ? static_cast<int>(each) : 0;
+}
+
+// Where worker w starts when nothing is split.
+FLASHMLA_HD Cut whole_unit_cut(const WorkShape& w, int units_per_worker, int worker) {
+    const std::int64_t unit = static_cast<std::int64_t>(units_per_worker) * worker;
+    const std::int64_t request = core::quotient(unit, w.units());
+    if (request >= w.b) return {w.b, 0, 0};
+    return {static_cast<int>(request), static_cast<int>(unit - request * w.units()), 0};
 }
 
 // The workers that share a unit (balanced schedule): `count` of them from `first`, one piece each.

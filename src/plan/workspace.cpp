@@ -15,7 +15,6 @@ namespace {
 
 namespace sm90_dense = backends::sm90::decode_dense;
 
-constexpr std::int64_t kWarpgroups = 3;  // that write parts of a partial result, and signal each
 
 // Appends regions at aligned offsets; remembers when a size did not fit.
 class LayoutBuilder {
@@ -62,8 +61,8 @@ Result<WorkspaceLayout> gpu_layout(const DecodePlan& plan) {
     constexpr std::int64_t kHalf = 2;   // bytes of an fp16 value
     constexpr std::int64_t kSides = 2;  // column halves, each with an exponent a row
     LayoutBuilder builder;
-    const std::int64_t signalled_slots = plan.options.batch_invariant ? 0 : *slots;
-    builder.add("signals", signalled_slots * plan.row_tiles_per_worker * kWarpgroups * kFloat);
+    const std::int64_t signallers = plan.options.batch_invariant ? 0 : plan.num_workers;
+    builder.add("signals", signallers * plan.row_tiles_per_worker * kSides * kFloat);
     builder.add("partial_lse", core::checked_product({*slots, rows, kFloat}));
     builder.add("partial_exponent", core::checked_product({*slots, kSides, rows, kFloat}));
     builder.add("partial_out", core::checked_product({*slots, rows, plan.shape.d_v, kHalf}));

@@ -22,7 +22,7 @@ inline constexpr int kTileBarriers = 3;    // more key tiles than the ring can h
 inline constexpr int kQueryPairs = 3;      // the first pairs of the query live in registers of the scores warpgroup
 inline constexpr int kQueryTailTiles = 3;  // the other three tiles stay in shared memory
 
-inline constexpr int kSharedBytes = 231424;  // what struct Shared takes, checked there; a Hopper CTA has 232,448
+inline constexpr int kSharedBytes = 232448;  // what struct Shared takes, checked there; a Hopper CTA has 232,448
 inline constexpr int kQueueSlots = 4;         // pieces that the schedule warp may be ahead
 
 // Registers a thread, by setmaxnreg: 512 in all.

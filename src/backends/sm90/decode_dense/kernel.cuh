@@ -47,14 +47,6 @@ __device__ __forceinline__ void sync_cluster() {
     }
 }
 
-// The worker's own: of the two slots it may write, three a row tile.
-__device__ __forceinline__ void clear_signals(const Params& p, int worker, int tile_in_unit) {
-    const int thread = threadIdx.x;
-    if (thread >= 6) return;
-    const int slot = static_cast<int>(thread < 3 ? plan::entered_slot(worker) : plan::left_slot(worker));
-    p.signals[(slot * p.work.row_tiles_per_unit + tile_in_unit) * 3 + thread % 3] = 0;
-}
-
 template <class Variant>
 __global__ void __launch_bounds__(kThreads, 1)
     flash_fwd_splitkv_mla_kernel(const __grid_constant__ Params p) {
@@ -79,7 +71,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const bool merges = p.work.chunk_tiles == 0;
     cooperative_groups::grid_group grid = cooperative_groups::this_grid();
     if (merges) {
-        clear_signals(p, worker, tile_in_unit);
+        if (threadIdx.x < 2) *signal_of(p, worker, tile_in_unit, threadIdx.x) = 0;
         const auto token = grid.barrier_arrive();
         if (threadIdx.x == 0) shared.grid_token = token;  // only the first thread's counts
     }
@@ -95,15 +87,15 @@ __global__ void __launch_bounds__(kThreads, 1)
         cutlass::arch::warpgroup_reg_alloc<kMergeRegisters>();
     } else if (role == 1) {
         cutlass::arch::warpgroup_reg_alloc<kScoresRegisters>();
-        Scores<Element, kCluster, Variant::kHoldValues>{p, shared, tile_in_unit, warp % 4, lane}.run();
+        Scores<Element, kCluster, Variant::kHoldValues>{p, shared, warp % 4, lane}.run();
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     } else if (role == 2) {
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
-        Values<Element, kCluster, 0>{p, shared, tile_in_unit, warp % 4, lane}.run();
+        Values<Element, kCluster, 0>{p, shared, worker, tile_in_unit, warp % 4, lane}.run();
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     } else {
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
-        Values<Element, kCluster, 1>{p, shared, tile_in_unit, warp % 4, lane}.run();
+        Values<Element, kCluster, 1>{p, shared, worker, tile_in_unit, warp % 4, lane}.run();
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     }
     if (merges && shared.entered.count + shared.left.count > 0) {

@@ -49,7 +49,9 @@ Status encode_rows(const char* tensor, const void* base, const DecodeShape& shap
                                   map);
 }
 
-Status encode_keys(const core::DecodeCall& call, const DecodeShape& shape, CUtensorMap* map) {
+// Pairs prefetch whole pages into L2 themselves. A single
+// CTA streams without, and gains by promotion: 0.307 against 0.316 ms at b 132, 64 heads, 8k.
+Status encode_keys(const core::DecodeCall& call, const DecodeShape& shape, bool promote_l2, CUtensorMap* map) {
     const std::int64_t page_stride = core::planted(core::PlantedFault::kWrongPageStride)
                                          ? shape.page_size * shape.h_kv * shape.d_qk
                                          : call.strides.k_page;
@@ -60,7 +62,8 @@ Status encode_keys(const core::DecodeCall& call, const DecodeShape& shape, CUten
                                             {shape.page_size, call.strides.k_token, kKeyTile},
                                             {shape.h_kv, call.strides.k_head, 1},
                                             {call.num_pages, page_stride, 1}},
-                                   .rank = 4},
+                                   .rank = 4,
+                                   .promote_l2 = promote_l2},
                                   map);
 }
 
@@ -103,10 +106,11 @@ Status launch(const core::DecodeCall& call) {
     params.partial_exponent = reinterpret_cast<float*>(memory + workspace.partial_exponent_offset);
     params.partial_out = memory + workspace.partial_out_offset;
 
+    const int cluster = plan.row_tiles_per_worker % 2 == 0 ? 2 : 1;
     // A pool without pages has nothing to read; the map needs some address all the same.
     core::DecodeCall mapped = call;
     if (call.num_pages == 0) mapped.k_cache = call.q;
-    Status status = encode_keys(mapped, shape, &params.kv);
+    Status status = encode_keys(mapped, shape, cluster == 1, &params.kv);
     if (status.ok()) {
         status = encode_rows("q", call.q, shape, rows, kDimQk, call.strides.q_b, call.strides.q_token, call.strides.q_head,
                              &params.q);
@@ -117,7 +121,6 @@ Status launch(const core::DecodeCall& call) {
     }
     if (!status.ok()) return status;
 
-    const int cluster = plan.row_tiles_per_worker % 2 == 0 ? 2 : 1;
     const void* kernel = kernel_for(shape.dtype, cluster);
     FLASHMLA_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
 

@@ -6,7 +6,7 @@
 #include <cuda_fp16.h>
 
 #include "backends/sm90/decode_dense/params.hpp"
-#include "backends/sm90/decode_dense/scores.cuh"
+#include "backends/sm90/decode_dense/results.cuh"
 #include "backends/sm90/decode_dense/shared.cuh"
 #include "combine/partials.hpp"
 #include "core/planted_fault.hpp"
@@ -14,16 +14,15 @@
 
 namespace flashmla::backends::sm90::decode_dense {
 
-inline constexpr int kMergeThreads = kThreads;
-inline constexpr int kMaxSplits = 132;     // pieces of a unit: one a worker
-inline constexpr int kLseParts = kMergeThreads / kRowTile;
-inline constexpr int kMergeUnroll = 8;
+inline constexpr int kMaxSplits = 132;                     // pieces of a unit: one a worker
+inline constexpr int kWeightParts = kThreads / kRowTile;   // threads that share a row's pieces
+inline constexpr int kPacketsInFlight = 8;
 
 // Scratch of the merge, in the ring's memory, which nobody uses any more.
 struct MergeScratch {
     float weight[kMaxSplits][2][kRowTile];  // [piece][column half][row]: 2^(lse - total + exponent)
-    float top[kLseParts][kRowTile];
-    float sum[kLseParts][kRowTile];
+    float top[kWeightParts][kRowTile];
+    float sum[kWeightParts][kRowTile];
 };
 static_assert(sizeof(MergeScratch) <= sizeof(Shared::pairs));
 
@@ -32,131 +31,165 @@ struct SliceMerge {
     Shared& shared;
     int worker;
     int tile_in_unit;
-    int thread;  // of kMergeThreads
+    int thread;
 
     __device__ __forceinline__ MergeScratch& scratch() { return *reinterpret_cast<MergeScratch*>(shared.pairs[0]); }
-    __device__ __forceinline__ void sync() { __syncthreads(); }
 
     __device__ __forceinline__ long long tile_of(const SharedUnit& unit, int piece) const {
         if (core::planted(core::PlantedFault::kSplitMergedTwice) && piece > 0) --piece;
-        const int slot = piece == 0 ? plan::left_slot(unit.first_worker) : plan::entered_slot(unit.first_worker + piece);
+        const auto slot = piece == 0 ? plan::left_slot(unit.first_worker) : plan::entered_slot(unit.first_worker + piece);
         return static_cast<long long>(slot) * p.work.row_tiles_per_unit + tile_in_unit;
     }
 
-    // Weights of every piece for every row; returns, in the first 64 threads, the row's log-sum-exp.
+    // One piece of one row, as read from the workspace.
+    struct PieceRow {
+        float lse = -kInfinity;
+        float exponent[2] = {0.0f, 0.0f};
+    };
+
+    __device__ __forceinline__ PieceRow read_row(const SharedUnit& unit, int piece, int row) const {
+        const long long tile = tile_of(unit, piece);
+        return {__ldcg(&p.partial_lse[tile * kRowTile + row]),
+                {__ldcg(&p.partial_exponent[tile * 2 * kRowTile + row]),
+                 __ldcg(&p.partial_exponent[(tile * 2 + 1) * kRowTile + row])}};
+    }
+
+    // Weights of every piece for every row; returns the log-sum-exp of row thread % 64. Up to kWeightParts pieces are read once
+    // and kept; more are read again.
     __device__ __forceinline__ float find_weights(const SharedUnit& unit) {
         const int row = thread % kRowTile;
         const int part = thread / kRowTile;
-        float top = -kInfinity;
-        for (int k = part; k < unit.count; k += kLseParts) top = fmaxf(top, __ldcg(&p.partial_lse[tile_of(unit, k) * kRowTile + row]));
-        float sum = 0.0f;
-        for (int k = part; k < unit.count; k += kLseParts) {
-            const float lse = __ldcg(&p.partial_lse[tile_of(unit, k) * kRowTile + row]);
+        PieceRow kept;
+        if (part < unit.count) kept = read_row(unit, part, row);
+        float top = kept.lse;
+        for (int k = part + kWeightParts; k < unit.count; k += kWeightParts) top = fmaxf(top, read_row(unit, k, row).lse);
+        float sum = kept.lse == -kInfinity ? 0.0f : exp2f(kept.lse - top);
+        for (int k = part + kWeightParts; k < unit.count; k += kWeightParts) {
+            const float lse = read_row(unit, k, row).lse;
             sum += lse == -kInfinity ? 0.0f : exp2f(lse - top);
         }
         scratch().top[part][row] = top;
         scratch().sum[part][row] = sum;
-        sync();
+        __syncthreads();
         float all_top = -kInfinity;
-#pragma unroll
-        for (int i = 0; i < kLseParts; ++i) all_top = fmaxf(all_top, scratch().top[i][row]);
+        for (int i = 0; i < kWeightParts; ++i) all_top = fmaxf(all_top, scratch().top[i][row]);
         float total = 0.0f;
-#pragma unroll
-        for (int i = 0; i < kLseParts; ++i) {
+        for (int i = 0; i < kWeightParts; ++i) {
             if (scratch().sum[i][row] != 0.0f) total += scratch().sum[i][row] * exp2f(scratch().top[i][row] - all_top);
         }
         const float lse_log2 = total == 0.0f ? -kInfinity : all_top + log2f(total);
-        for (int k = part; k < unit.count; k += kLseParts) {
-            const long long tile = tile_of(unit, k);
-            const float lse = __ldcg(&p.partial_lse[tile * kRowTile + row]);
+        for (int k = part; k < unit.count; k += kWeightParts) {
+            if (k != part) kept = read_row(unit, k, row);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const float exponent = __ldcg(&p.partial_exponent[(tile * 2 + half) * kRowTile + row]);
-                scratch().weight[k][half][row] = lse == -kInfinity ? 0.0f : exp2f(lse - lse_log2) * exp2f(exponent);
+                scratch().weight[k][half][row] =
+                    kept.lse == -kInfinity ? 0.0f : exp2f(kept.lse - lse_log2) * exp2f(kept.exponent[half]);
             }
         }
-        sync();
+        __syncthreads();
         return lse_log2;
     }
 
-    __device__ __forceinline__ void write_lse(const SharedUnit& unit, float lse_log2) {
+    __device__ __forceinline__ PieceRecord record_of(const SharedUnit& unit) const {
         const int row_tile = p.work.first_row_tile(unit.unit) + tile_in_unit;
-        const PieceRecord record{unit.request, p.work.kv_head(unit.unit), p.work.rows.first_token(row_tile),
-                                 p.work.rows.first_head(row_tile)};
-        store_lse(p, record, thread, lse_log2);
+        return {unit.request, p.work.kv_head(unit.unit), p.work.rows.first_token(row_tile), p.work.rows.first_head(row_tile)};
     }
 
-    // This worker's slice of the row tile's packets.
+    __device__ __forceinline__ void add(const SharedUnit& unit, int piece, const combine::Packet& packet, const uint4& part,
+                                        float (&merged)[8]) {
+        const float (&weight)[kRowTile] = scratch().weight[piece][packet.half()];
+        const float w[2] = {weight[packet.row(0)], weight[packet.row(1)]};
+        const unsigned int words[4] = {part.x, part.y, part.z, part.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const float2 values = __half22float2(reinterpret_cast<const __half2&>(words[i]));
+            merged[2 * i] += w[i % 2] * values.x;
+            merged[2 * i + 1] += w[i % 2] * values.y;
+        }
+    }
+
     template <class Element>
-    __device__ __forceinline__ void merge_slice(const SharedUnit& unit) {
+    __device__ __forceinline__ void store(const PieceRecord& record, const combine::Packet& packet, const float (&merged)[8]) {
+        const core::RowTiling& rows = p.work.rows;
+#pragma unroll
+        for (int upper = 0; upper < 2; ++upper) {
+            const int r = packet.row(upper);
+            const int token = record.first_token + r / rows.tile_heads;
+            const int head = record.first_head + r % rows.tile_heads;
+            if (r >= rows.tile_heads * rows.tokens_per_tile || token >= rows.s_q || head >= rows.heads) continue;
+            unsigned short* out = static_cast<unsigned short*>(p.out_base) + record.request * p.out_b + token * p.out_token +
+                                  (record.kv_head * rows.heads + head) * p.out_head + packet.column();
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                *reinterpret_cast<unsigned int*>(out + 8 * half) =
+                    gpu::pack<Element>(merged[4 * half + 2 * upper], merged[4 * half + 2 * upper + 1]);
+            }
+        }
+    }
+
+    // This worker's slice of the row tile's packets, kPackets of them and kPacketsInFlight / kPackets pieces at a time.
+    template <class Element, int kPackets>
+    __device__ __forceinline__ void merge_slice(const SharedUnit& unit, const PieceRecord& record) {
+        constexpr int kPieces = kPacketsInFlight / kPackets;
         const int own = worker - unit.first_worker;
         const int begin = combine::kPackets * own / unit.count;
         const int end = combine::kPackets * (own + 1) / unit.count;
-        const core::RowTiling& rows = p.work.rows;
-        const int row_tile = p.work.first_row_tile(unit.unit) + tile_in_unit;
-        const int first_token = rows.first_token(row_tile);
-        const int first_head = rows.first_head(row_tile);
-        const long long kv_first_head = p.work.kv_head(unit.unit) * rows.heads;
 #pragma unroll 1
-        for (int index = begin + thread; index < end; index += kMergeThreads) {
-            const combine::Packet packet(index);
-            float merged[8] = {};
+        for (int first = begin + thread; first < end; first += kPackets * kThreads) {
+            float merged[kPackets][8] = {};
 #pragma unroll 1
-            for (int base = 0; base < unit.count; base += kMergeUnroll) {
-                uint4 parts[kMergeUnroll];
+            for (int base = 0; base < unit.count; base += kPieces) {
+                uint4 parts[kPieces][kPackets];
 #pragma unroll
-                for (int u = 0; u < kMergeUnroll; ++u) {
-                    if (base + u < unit.count) {
-                        parts[u] = __ldcg(static_cast<const uint4*>(p.partial_out) +
-                                          tile_of(unit, base + u) * combine::kPackets + index);
+                for (int u = 0; u < kPieces; ++u) {
+#pragma unroll
+                    for (int i = 0; i < kPackets; ++i) {
+                        const int index = first + i * kThreads;
+                        if (base + u < unit.count && index < end) {
+                            parts[u][i] = __ldcg(static_cast<const uint4*>(p.partial_out) +
+                                                 tile_of(unit, base + u) * combine::kPackets + index);
+                        }
                     }
                 }
 #pragma unroll
-                for (int u = 0; u < kMergeUnroll; ++u) {
-                    if (base + u >= unit.count) break;
-                    const float (&weight)[kRowTile] = scratch().weight[base + u][packet.half()];
-                    const float w[2] = {weight[packet.row(0)], weight[packet.row(1)]};
-                    const unsigned int words[4] = {parts[u].x, parts[u].y, parts[u].z, parts[u].w};
+                for (int u = 0; u < kPieces; ++u) {
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        const float2 values = __half22float2(reinterpret_cast<const __half2&>(words[i]));
-                        merged[2 * i] += w[i % 2] * values.x;
-                        merged[2 * i + 1] += w[i % 2] * values.y;
+                    for (int i = 0; i < kPackets; ++i) {
+                        const int index = first + i * kThreads;
+                        if (base + u < unit.count && index < end) {
+                            add(unit, base + u, combine::Packet(index), parts[u][i], merged[i]);
+                        }
                     }
                 }
             }
 #pragma unroll
-            for (int upper = 0; upper < 2; ++upper) {
-                const int r = packet.row(upper);
-                const int token = first_token + r / rows.tile_heads;
-                const int head = first_head + r % rows.tile_heads;
-                if (r >= rows.tile_heads * rows.tokens_per_tile || token >= rows.s_q || head >= rows.heads) continue;
-                unsigned short* out = static_cast<unsigned short*>(p.out_base) + unit.request * p.out_b + token * p.out_token +
-                                      (kv_first_head + head) * p.out_head + packet.column();
-#pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    *reinterpret_cast<unsigned int*>(out + 8 * half) =
-                        gpu::pack<Element>(merged[4 * half + 2 * upper], merged[4 * half + 2 * upper + 1]);
-                }
+            for (int i = 0; i < kPackets; ++i) {
+                const int index = first + i * kThreads;
+                if (index < end) store<Element>(record, combine::Packet(index), merged[i]);
             }
         }
     }
 
     template <class Element>
     __device__ __forceinline__ void run() {
-        sync();  // the ring's last reader is done with it
+        __syncthreads();  // the ring's last reader is done with it
 #pragma unroll 1
         for (int side = 0; side < 2; ++side) {
             const SharedUnit unit = side == 0 ? shared.entered : shared.left;
             if (unit.count == 0) continue;
-            for (int i = thread; i < 3 * unit.count; i += kMergeThreads) {
-                gpu::await_signal(&p.signals[tile_of(unit, i / 3) * 3 + i % 3]);
+            for (int i = thread; i < 2 * unit.count; i += kThreads) {
+                gpu::await_signal(signal_of(p, unit.first_worker + i / 2, tile_in_unit, i % 2));
             }
-            sync();
+            __syncthreads();
             const float lse_log2 = find_weights(unit);
-            if (worker == unit.first_worker && thread < kRowTile) write_lse(unit, lse_log2);
-            merge_slice<Element>(unit);
-            sync();  // the scratch is free again
+            const PieceRecord record = record_of(unit);
+            if (worker == unit.first_worker && thread < kRowTile) store_lse(p, record, thread, lse_log2);
+            if (unit.count <= 2) {
+                merge_slice<Element, 4>(unit, record);
+            } else {
+                merge_slice<Element, 1>(unit, record);
+            }
+            __syncthreads();  // the scratch is free again
         }
     }
 };

@@ -35,7 +35,7 @@ struct Params {
     float* lse;
     std::int64_t lse_b, lse_head, lse_token;
 
-    unsigned int* signals;   // [slot][row tile of the unit][3 warpgroups]: 1 once its part of the partial result is written
+    unsigned int* signals;   // [worker][row tile of the unit][side]: 1 once all its partial results are written
     // Partial results: layout in combine/partials.hpp.
     float* partial_lse;
     float* partial_exponent;

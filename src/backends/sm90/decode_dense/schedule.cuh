@@ -12,13 +12,42 @@ __device__ __forceinline__ int length_of(const Params& p, int request) {
     return core::request_length(p.lengths, p.lengths_are_cumulative, p.capacity, request);
 }
 
+// Sum over the CTA's threads before this one, sum over all, and the largest `tiles` of any.
+struct LineScan {
+    long long before, total;
+    int longest;
+};
+
+__device__ __forceinline__ LineScan scan_line(Shared& shared, long long own, int tiles) {
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
+    long long inclusive = own;
+#pragma unroll 1
+    for (int step = 1; step < 32; step *= 2) {
+        const long long other = __shfl_up_sync(~0u, inclusive, step);
+        if (lane >= step) inclusive += other;
+    }
+    tiles = __reduce_max_sync(~0u, tiles);
+    if (lane == 31) {
+        shared.warp_sums[warp] = inclusive;
+        shared.warp_longest[warp] = tiles;
+    }
+    __syncthreads();
+    LineScan scan{inclusive - own, 0, 0};
+#pragma unroll 1
+    for (int i = 0; i < kThreads / 32; ++i) {
+        if (i < warp) scan.before += shared.warp_sums[i];
+        scan.total += shared.warp_sums[i];
+        scan.longest = core::max_of(scan.longest, shared.warp_longest[i]);
+    }
+    return scan;
+}
+
 // All threads. Leaves the worker's cuts in shared memory; the caller synchronises the CTA before they are read.
 // One pass adds up the costs, a second finds the places. The code is cold at every launch, so it is kept small rather than
 // unrolled: instruction fetches cost more than the arithmetic.
 __device__ __forceinline__ void find_cuts(const Params& p, Shared& shared, int worker) {
     const plan::WorkShape& work = p.work;
-    const int lane = threadIdx.x % 32;
-    const int warp = threadIdx.x / 32;
     const int per_thread = core::ceil_div(work.b, kThreads);
     const int first = core::min_of(work.b, static_cast<int>(threadIdx.x) * per_thread);
     const int last = core::min_of(work.b, first + per_thread);
@@ -29,18 +58,18 @@ __device__ __forceinline__ void find_cuts(const Params& p, Shared& shared, int w
     }
     long long at = 0;  // places before this thread's next request
     long long share = 0;
-    long long position_begin = 0;
-    long long position_end = 0;
+    int longest = 0;
 #pragma unroll 1
     for (int pass = 0; pass < 2; ++pass) {
         const long long begin = at;
 #pragma unroll 1
         for (int request = first; request < last; ++request) {
             const int len = length_of(p, request);
+            longest = core::max_of(longest, plan::key_tiles(len));
             const long long end = at + plan::request_cost(work, len);
 #pragma unroll 1
             for (int side = 0; side < 2 * pass; ++side) {
-                const long long position = side == 0 ? position_begin : position_end;
+                const long long position = plan::worker_position(work, share, worker + side);
                 if (position < at || position >= end) continue;
                 const plan::Cut cut = plan::cut_in_request(work, len, request, position - at);
                 shared.cuts[side] = cut;
@@ -50,31 +79,21 @@ __device__ __forceinline__ void find_cuts(const Params& p, Shared& shared, int w
                                           plan::unit_key_tiles(work, len, cut.unit), p.num_workers);
                 // A worker that lies inside one unit both enters and leaves it, with one piece.
                 if (side == 1 && workers.first < worker) continue;
-                (side == 0 ? shared.entered : shared.left) =
-                    SharedUnit{request, cut.unit, workers.first, workers.count};
+                (side == 0 ? shared.entered : shared.left) = SharedUnit{request, cut.unit, workers.first, workers.count};
             }
             at = end;
         }
-        if (pass == 1) break;
-        const long long own = at - begin;
-        long long inclusive = own;
-#pragma unroll 1
-        for (int step = 1; step < 32; step *= 2) {
-            const long long other = __shfl_up_sync(~0u, inclusive, step);
-            if (lane >= step) inclusive += other;
+        if (pass == 1) return;
+        const LineScan scan = scan_line(shared, at - begin, longest);
+        at = scan.before;
+        share = plan::worker_share(work, scan.total, p.num_workers);
+        const int whole = plan::whole_units_per_worker(work, scan.total, scan.longest, p.num_workers);
+        if (whole > 0) {
+            if (threadIdx.x < 2) {
+                shared.cuts[threadIdx.x] = plan::whole_unit_cut(work, whole, worker + static_cast<int>(threadIdx.x));
+            }
+            return;
         }
-        if (lane == 31) shared.warp_sums[warp] = inclusive;
-        __syncthreads();
-        long long total = 0;
-        at = inclusive - own;
-#pragma unroll 1
-        for (int i = 0; i < kThreads / 32; ++i) {
-            if (i < warp) at += shared.warp_sums[i];
-            total += shared.warp_sums[i];
-        }
-        share = plan::worker_share(work, total, p.num_workers);
-        position_begin = plan::worker_position(work, share, worker);
-        position_end = plan::worker_position(work, share, worker + 1);
     }
 }
 

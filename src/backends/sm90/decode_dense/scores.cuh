@@ -8,34 +8,12 @@
 
 #include <cute/arch/mma_sm90_gmma.hpp>
 
+#include "backends/sm90/decode_dense/results.cuh"
 #include "backends/sm90/decode_dense/schedule.cuh"
 #include "core/planted_fault.hpp"
-#include "gpu/signals.cuh"
 #include "gpu/thread.cuh"
 
 namespace flashmla::backends::sm90::decode_dense {
-
-inline constexpr float kLn2 = 0.69314718055994530942f;
-inline constexpr float kInfinity = __builtin_huge_valf();
-
-// Log-sum-exp of row r of the piece's row tile, base 2 inside and natural outside, where a row without keys has +inf.
-__device__ __forceinline__ void store_lse(const Params& p, const PieceRecord& piece, int r, float lse_log2) {
-    const core::RowTiling& rows = p.work.rows;
-    const int token = piece.first_token + r / rows.tile_heads;
-    const int head = piece.first_head + r % rows.tile_heads;
-    if (r >= rows.tile_heads * rows.tokens_per_tile || token >= rows.s_q || head >= rows.heads) return;
-    p.lse[piece.request * p.lse_b + (piece.kv_head * rows.heads + head) * p.lse_head + token * p.lse_token] =
-        lse_log2 == -kInfinity ? kInfinity : lse_log2 * kLn2;
-}
-
-// Called by each warpgroup once its part of a partial result is written: 0 log-sum-exp, 1 and 2 values. In the batch-invariant
-// schedule nobody waits for it.
-template <int kPart>
-__device__ __forceinline__ void signal_partial(const Params& p, int slot, int tile_in_unit) {
-    if (p.work.chunk_tiles > 0) return;
-    cutlass::arch::NamedBarrier::sync(128, 4 + kPart);  // all of the warpgroup's stores are issued
-    if (threadIdx.x % 128 == 0) gpu::give_signal(&p.signals[(slot * p.work.row_tiles_per_unit + tile_in_unit) * 3 + kPart]);
-}
 
 template <class Element, int kCluster, bool kHoldValues>
 struct Scores {
@@ -43,7 +21,6 @@ struct Scores {
 
     const Params& p;
     Shared& shared;
-    int tile_in_unit;
     int warp;  // in the warpgroup
     int lane;
     gpu::RingPosition<kRingSlots> ring{};
@@ -221,34 +198,19 @@ struct Scores {
         if (lane == 0) shared.barriers.p_ready[buffer].arrive();
     }
 
-    // Whole-row sums; their inverses go to the value warpgroups.
+    // Whole-row sums: inverse and log-sum-exp for the value warpgroups, which write the results.
     __device__ __forceinline__ void finish_sums(int buffer) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            sum[row] += __shfl_xor_sync(~0u, sum[row], 1);
-            sum[row] += __shfl_xor_sync(~0u, sum[row], 2);
+            float l = sum[row];
+            l += __shfl_xor_sync(~0u, l, 1);
+            l += __shfl_xor_sync(~0u, l, 2);
             if (lane % 4 == 0) {
-                shared.inverse_sum[buffer][16 * warp + lane / 4 + 8 * row] = sum[row] == 0.0f ? 0.0f : 1.0f / sum[row];
+                const int r = 16 * warp + lane / 4 + 8 * row;
+                shared.inverse_sum[buffer][r] = l == 0.0f ? 0.0f : 1.0f / l;
+                shared.row_lse[buffer][r] = l == 0.0f ? -kInfinity : max_log2[row] + log2f(l);
             }
         }
-    }
-
-    // Log-sum-exp of the thread's rows, to lse or to the piece's slot; two lanes of the four that share rows take one each.
-    __device__ __forceinline__ void write_rows(const PieceRecord& piece) {
-        const int upper = lane % 4;
-        if (upper > 1) return;
-        const float l = upper == 0 ? sum[0] : sum[1];
-        const float top = upper == 0 ? max_log2[0] : max_log2[1];
-        write_lse(piece, 16 * warp + lane / 4 + 8 * upper, l == 0.0f ? -kInfinity : top + log2f(l));
-    }
-
-    __device__ __forceinline__ void write_lse(const PieceRecord& piece, int r, float lse_log2) {
-        if (piece.slot < 0) {
-            store_lse(p, piece, r, lse_log2);
-            return;
-        }
-        const long long tile = static_cast<long long>(piece.slot) * p.work.row_tiles_per_unit + tile_in_unit;
-        p.partial_lse[tile * kRowTile + r] = lse_log2;
     }
 
     // Keys visible to the thread's rows; returns the first key tile in which any row of the tile needs a mask.
@@ -275,11 +237,7 @@ struct Scores {
             const PieceRecord& piece = reader.piece();
             const int tile_begin = gpu::uniform(piece.tile_begin);
             const int tile_end = gpu::uniform(piece.tile_end);
-            if (tile_begin == tile_end) {
-                sum[0] = sum[1] = 0.0f;
-                write_rows(piece);
-                continue;
-            }
+            if (tile_begin == tile_end) continue;
             const int first_masked = gpu::uniform(set_visible(piece));
             load_query();
             max_log2[0] = max_log2[1] = -kInfinity;
@@ -293,6 +251,7 @@ struct Scores {
                     publish((tile_count - 1) & 1);
                 }
                 finish_scores();
+                if (tile + 1 == tile_end && lane == 0) shared.barriers.q_tail_empty.arrive();  // the producer may replace it
                 if (tile >= first_masked) {
                     softmax<true>(tile, tile_count & 1, tile == tile_begin);
                 } else {
@@ -304,11 +263,6 @@ struct Scores {
             }
             finish_sums((tile_count - 1) & 1);
             publish((tile_count - 1) & 1);
-            write_rows(piece);
-            if (piece.slot >= 0) signal_partial<0>(p, piece.slot, tile_in_unit);
-            // The last scores are done: the producer may replace the query.
-            __syncwarp();
-            if (lane == 0) shared.barriers.q_tail_empty.arrive();
         }
     }
 };

@@ -46,6 +46,7 @@ struct alignas(1024) Shared {
     unsigned char p[2][gpu::kTileBytes];
     float rescale[2][kRowTile];      // factor for the accumulator, valid when the warp's flag is set
     float inverse_sum[2][kRowTile];  // with the last tile of a piece: 1 / l, or 0 for a row without keys
+    float row_lse[2][kRowTile];      // and the log-sum-exp, base 2, -inf for a row without keys
     int rescale_flag[2][4];          // a warp
     Barriers barriers;
     PieceRecord queue[kQueueSlots];
@@ -53,6 +54,7 @@ struct alignas(1024) Shared {
     unsigned int grid_token;         // of the first thread's arrival at the grid's barrier
     SharedUnit entered, left;        // units it shares: the one it starts in the middle of, the one it stops in the middle of
     long long warp_sums[kThreads / 32];
+    int warp_longest[kThreads / 32];
 };
 static_assert(sizeof(Shared) == kSharedBytes);
 

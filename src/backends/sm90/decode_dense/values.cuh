@@ -6,8 +6,10 @@
 #include <cute/arch/copy_sm90_tma.hpp>
 #include <cute/arch/mma_sm90_gmma.hpp>
 
-#include "backends/sm90/decode_dense/scores.cuh"
+#include "backends/sm90/decode_dense/results.cuh"
+#include "backends/sm90/decode_dense/schedule.cuh"
 #include "core/planted_fault.hpp"
+#include "gpu/signals.cuh"
 #include "gpu/thread.cuh"
 
 namespace flashmla::backends::sm90::decode_dense {
@@ -18,6 +20,7 @@ struct Values {
 
     const Params& p;
     Shared& shared;
+    int worker;
     int tile_in_unit;
     int warp;  // in the warpgroup
     int lane;
@@ -107,6 +110,22 @@ struct Values {
                 o[i][k] *= factor[k % 4 < 2 ? 0 : 1];
             }
         }
+    }
+
+    static __device__ __forceinline__ int written_row(const gpu::WarpgroupPlace& at) {
+        return 16 * at.warp + at.lane / 4 + 8 * (at.lane % 2);
+    }
+
+    // Log-sum-exp of the lane's row, to the caller's tensor or to the piece's slot.
+    __device__ __forceinline__ void write_lse(const PieceRecord& piece, float lse_log2) {
+        const auto at = gpu::place();
+        if (at.lane % 4 > 1) return;
+        if (piece.slot < 0) {
+            store_lse(p, piece, written_row(at), lse_log2);
+            return;
+        }
+        const long long tile = static_cast<long long>(piece.slot) * p.work.row_tiles_per_unit + tile_in_unit;
+        p.partial_lse[tile * kRowTile + written_row(at)] = lse_log2;
     }
 
     __device__ __forceinline__ void clear_empty_rows(const float (&factor)[2]) {
@@ -204,6 +223,13 @@ struct Values {
         }
     }
 
+    // Tells the workers that share a unit with this one that its part is written. Once, at the end: they ask at theirs.
+    __device__ __forceinline__ void signal_partials() {
+        if (shared.entered.count + shared.left.count == 0) return;
+        sync_warpgroup();  // all of the warpgroup's stores are issued
+        if (gpu::place().thread() == 0) gpu::give_signal(signal_of(p, worker, tile_in_unit, side));
+    }
+
     __device__ __forceinline__ void run() {
         for (PieceReader reader(shared); reader.next();) {
             const PieceRecord& piece = reader.piece();
@@ -211,11 +237,13 @@ struct Values {
             const int tile_end = gpu::uniform(piece.tile_end);
             if (tile_begin == tile_end) {
                 store_zeros(piece);
+                if (side == 0) write_lse(piece, -kInfinity);
                 continue;
             }
             const int len = gpu::uniform(piece.len);
             ring.advance(kQueryPairs);
             float inverse[2];
+            float lse_log2 = 0.0f;  // of the row that this lane writes: four lanes share two rows, the first two write one each
             for (int tile = tile_begin; tile < tile_end; ++tile) {
                 const int buffer = tile_count & 1;
                 const bool last = tile + 1 == tile_end;
@@ -229,6 +257,7 @@ struct Values {
                     const auto at = gpu::place();
                     inverse[0] = shared.inverse_sum[buffer][16 * at.warp + at.lane / 4];
                     inverse[1] = shared.inverse_sum[buffer][16 * at.warp + at.lane / 4 + 8];
+                    lse_log2 = shared.row_lse[buffer][written_row(at)];
                 }
                 __syncwarp();
                 if (lane == 0) shared.barriers.p_free[buffer].arrive();
@@ -236,17 +265,18 @@ struct Values {
                 key_tile.advance(1);
                 if (!last) ring.advance(kPairs);
             }
+            if (side == 0) write_lse(piece, lse_log2);
             if (piece.slot >= 0) {
                 release_pair(0);
                 release_pair(1);
                 store_partial(piece.slot, inverse);
-                signal_partial<1 + side>(p, piece.slot, tile_in_unit);
             } else {
                 normalise(inverse);
                 store_out(piece);
             }
             ring.advance(kPairs);
         }
+        signal_partials();
     }
 };
 
