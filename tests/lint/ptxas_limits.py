@@ -10,12 +10,11 @@ import sys
 # Part of the kernel's name -> registers a thread at launch (65,536 registers / threads of a CTA is the ceiling).
 REGISTER_LIMITS = {
     "flash_fwd_splitkv_mla_kernel": 128,  # 512 threads; setmaxnreg moves registers between the warpgroups
-    "flash_fwd_mla_combine_kernel": 64,
+    "flash_fwd_mla_combine_kernel": 80,  # three CTAs of 256 threads an SM
 }
 # Bytes of spill stores that a kernel still has. A ratchet towards no entry at all: lower them, never raise them.
 SPILL_LIMITS = {
-    "flash_fwd_splitkv_mla_kernel": 120,
-    "flash_fwd_mla_combine_kernel": 4,
+    "flash_fwd_splitkv_mla_kernel": 88,
 }
 FORBIDDEN = {
     "C7508": "setmaxnreg ignored",
