@@ -111,6 +111,7 @@ double measure_fma_tflops(const std::string& name, int threads) {
         const auto started = std::chrono::steady_clock::now();
         {
             std::vector<std::jthread> helpers;
+            helpers.reserve(results.size());
             for (float& result : results) helpers.emplace_back([&result, &path] { result = path.loop(); });
         }
         seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count());

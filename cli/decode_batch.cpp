@@ -49,6 +49,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 void parallel_pages(std::int64_t pages, int threads, const std::function<void(std::int64_t)>& work) {
     std::vector<std::jthread> helpers;
+    helpers.reserve(static_cast<std::size_t>(threads));
     for (int t = 0; t < threads; ++t) {
         helpers.emplace_back([&, t] {
             for (std::int64_t page = t; page < pages; page += threads) work(page);

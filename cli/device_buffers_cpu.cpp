@@ -61,9 +61,11 @@ public:
         std::vector<char> to(kCopyBytes, 2);
         const std::size_t share = kCopyBytes / threads_;
         std::vector<double> times;
+        times.reserve(kCopies);
         for (int i = 0; i < kCopies; ++i) {
             times.push_back(time_ms([&] {
                 std::vector<std::jthread> helpers;
+                helpers.reserve(static_cast<std::size_t>(threads_));
                 for (int t = 0; t < threads_; ++t) {
                     helpers.emplace_back(
                         [&, t] { std::memcpy(to.data() + t * share, from.data() + t * share, share); });

@@ -64,4 +64,11 @@ int program(int argc, char** argv) {
 }  // namespace
 }  // namespace flashmla::cli
 
-int main(int argc, char** argv) { return flashmla::cli::program(argc, argv); }
+int main(int argc, char** argv) {
+    try {
+        return flashmla::cli::program(argc, argv);
+    } catch (...) {  // reporting itself failed: out of memory, or a closed standard output
+        std::fputs("flashmla: failed while reporting\n", stderr);
+        return flashmla::cli::kExitRuntimeError;
+    }
+}
