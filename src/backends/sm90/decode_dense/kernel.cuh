@@ -91,11 +91,15 @@ __global__ void __launch_bounds__(kThreads, 1)
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     } else if (role == 2) {
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
-        Values<Element, kCluster, 0>{p, shared, worker, tile_in_unit, warp % 4, lane}.run();
+        Values<Element, kCluster, 0> values{p, shared, tile_in_unit, warp % 4, lane};
+        values.run();
+        values.signal_partials(worker);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     } else {
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
-        Values<Element, kCluster, 1>{p, shared, worker, tile_in_unit, warp % 4, lane}.run();
+        Values<Element, kCluster, 1> values{p, shared, tile_in_unit, warp % 4, lane};
+        values.run();
+        values.signal_partials(worker);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     }
     if (merges && shared.entered.count + shared.left.count > 0) {

@@ -20,7 +20,6 @@ struct Values {
 
     const Params& p;
     Shared& shared;
-    int worker;
     int tile_in_unit;
     int warp;  // in the warpgroup
     int lane;
@@ -223,8 +222,13 @@ struct Values {
         }
     }
 
+    __device__ __forceinline__ void free_p(int buffer) {
+        __syncwarp();
+        if (lane == 0) shared.barriers.p_free[buffer].arrive();
+    }
+
     // Tells the workers that share a unit with this one that its part is written. Once, at the end: they ask at theirs.
-    __device__ __forceinline__ void signal_partials() {
+    __device__ __forceinline__ void signal_partials(int worker) {
         if (shared.entered.count + shared.left.count == 0) return;
         sync_warpgroup();  // all of the warpgroup's stores are issued
         if (gpu::place().thread() == 0) gpu::give_signal(signal_of(p, worker, tile_in_unit, side));
@@ -242,8 +246,6 @@ struct Values {
             }
             const int len = gpu::uniform(piece.len);
             ring.advance(kQueryPairs);
-            float inverse[2];
-            float lse_log2 = 0.0f;  // of the row that this lane writes: four lanes share two rows, the first two write one each
             for (int tile = tile_begin; tile < tile_end; ++tile) {
                 const int buffer = tile_count & 1;
                 const bool last = tile + 1 == tile_end;
@@ -253,18 +255,19 @@ struct Values {
                     clear_rows_from(len - tile * kKeyTile);
                 }
                 multiply(buffer, tile > tile_begin, last);
-                if (last) {
-                    const auto at = gpu::place();
-                    inverse[0] = shared.inverse_sum[buffer][16 * at.warp + at.lane / 4];
-                    inverse[1] = shared.inverse_sum[buffer][16 * at.warp + at.lane / 4 + 8];
-                    lse_log2 = shared.row_lse[buffer][written_row(at)];
-                }
-                __syncwarp();
-                if (lane == 0) shared.barriers.p_free[buffer].arrive();
-                ++tile_count;
                 key_tile.advance(1);
-                if (!last) ring.advance(kPairs);
+                if (last) break;  // its P buffer brings the row sums too
+                free_p(buffer);
+                ++tile_count;
+                ring.advance(kPairs);
             }
+            const int buffer = tile_count & 1;
+            const auto at = gpu::place();
+            const float inverse[2] = {shared.inverse_sum[buffer][16 * at.warp + at.lane / 4],
+                                      shared.inverse_sum[buffer][16 * at.warp + at.lane / 4 + 8]};
+            const float lse_log2 = shared.row_lse[buffer][written_row(at)];
+            free_p(buffer);
+            ++tile_count;
             if (side == 0) write_lse(piece, lse_log2);
             if (piece.slot >= 0) {
                 release_pair(0);
@@ -276,7 +279,6 @@ struct Values {
             }
             ring.advance(kPairs);
         }
-        signal_partials();
     }
 };
 
