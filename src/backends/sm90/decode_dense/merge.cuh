@@ -16,13 +16,15 @@ namespace flashmla::backends::sm90::decode_dense {
 
 inline constexpr int kMaxSplits = 132;                     // pieces of a unit: one a worker
 inline constexpr int kWeightParts = kThreads / kRowTile;   // threads that share a row's pieces
-inline constexpr int kPacketsInFlight = 8;
+inline constexpr int kPiecesInFlight = 8;                  // packets a thread has loads of in flight
 
 // Scratch of the merge, in the ring's memory, which nobody uses any more.
 struct MergeScratch {
-    float weight[kMaxSplits][2][kRowTile];  // [piece][column half][row]: 2^(lse - total + exponent)
+    float weight[kMaxSplits][2][kRowTile];  // [piece][column half][row]: first the exponent, then 2^(lse - total + exponent)
+    float lse[kMaxSplits][kRowTile];
     float top[kWeightParts][kRowTile];
     float sum[kWeightParts][kRowTile];
+    float share[kThreads][8];               // merged values of a thread's share of the pieces, on their way to one thread
 };
 static_assert(sizeof(MergeScratch) <= sizeof(Shared::pairs));
 
@@ -41,31 +43,24 @@ struct SliceMerge {
         return static_cast<long long>(slot) * p.work.row_tiles_per_unit + tile_in_unit;
     }
 
-    // One piece of one row, as read from the workspace.
-    struct PieceRow {
-        float lse = -kInfinity;
-        float exponent[2] = {0.0f, 0.0f};
-    };
-
-    __device__ __forceinline__ PieceRow read_row(const SharedUnit& unit, int piece, int row) const {
-        const long long tile = tile_of(unit, piece);
-        return {__ldcg(&p.partial_lse[tile * kRowTile + row]),
-                {__ldcg(&p.partial_exponent[tile * 2 * kRowTile + row]),
-                 __ldcg(&p.partial_exponent[(tile * 2 + 1) * kRowTile + row])}};
-    }
-
-    // Weights of every piece for every row; returns the log-sum-exp of row thread % 64. Up to kWeightParts pieces are read once
-    // and kept; more are read again.
+    // Weights of every piece for every row; returns the log-sum-exp of row thread % 64.
     __device__ __forceinline__ float find_weights(const SharedUnit& unit) {
         const int row = thread % kRowTile;
         const int part = thread / kRowTile;
-        PieceRow kept;
-        if (part < unit.count) kept = read_row(unit, part, row);
-        float top = kept.lse;
-        for (int k = part + kWeightParts; k < unit.count; k += kWeightParts) top = fmaxf(top, read_row(unit, k, row).lse);
-        float sum = kept.lse == -kInfinity ? 0.0f : exp2f(kept.lse - top);
-        for (int k = part + kWeightParts; k < unit.count; k += kWeightParts) {
-            const float lse = read_row(unit, k, row).lse;
+        float top = -kInfinity;
+#pragma unroll 4  // loads in flight together
+        for (int k = part; k < unit.count; k += kWeightParts) {
+            const long long tile = tile_of(unit, k);
+            const float lse = __ldcg(&p.partial_lse[tile * kRowTile + row]);
+            scratch().weight[k][0][row] = __ldcg(&p.partial_exponent[tile * 2 * kRowTile + row]);
+            scratch().weight[k][1][row] = __ldcg(&p.partial_exponent[(tile * 2 + 1) * kRowTile + row]);
+            scratch().lse[k][row] = lse;
+            top = fmaxf(top, lse);
+        }
+        float sum = 0.0f;
+#pragma unroll 1
+        for (int k = part; k < unit.count; k += kWeightParts) {
+            const float lse = scratch().lse[k][row];
             sum += lse == -kInfinity ? 0.0f : exp2f(lse - top);
         }
         scratch().top[part][row] = top;
@@ -78,13 +73,12 @@ struct SliceMerge {
             if (scratch().sum[i][row] != 0.0f) total += scratch().sum[i][row] * exp2f(scratch().top[i][row] - all_top);
         }
         const float lse_log2 = total == 0.0f ? -kInfinity : all_top + log2f(total);
+#pragma unroll 1
         for (int k = part; k < unit.count; k += kWeightParts) {
-            if (k != part) kept = read_row(unit, k, row);
+            const float lse = scratch().lse[k][row];
+            const float weight = lse == -kInfinity ? 0.0f : exp2f(lse - lse_log2);
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                scratch().weight[k][half][row] =
-                    kept.lse == -kInfinity ? 0.0f : exp2f(kept.lse - lse_log2) * exp2f(kept.exponent[half]);
-            }
+            for (int half = 0; half < 2; ++half) scratch().weight[k][half][row] = weight * exp2f(scratch().weight[k][half][row]);
         }
         __syncthreads();
         return lse_log2;
@@ -127,46 +121,73 @@ struct SliceMerge {
         }
     }
 
-    // This worker's slice of the row tile's packets, kPackets of them and kPacketsInFlight / kPackets pieces at a time.
-    template <class Element, int kPackets>
-    __device__ __forceinline__ void merge_slice(const SharedUnit& unit, const PieceRecord& record) {
-        constexpr int kPieces = kPacketsInFlight / kPackets;
-        const int own = worker - unit.first_worker;
-        const int begin = combine::kPackets * own / unit.count;
-        const int end = combine::kPackets * (own + 1) / unit.count;
+    __device__ __forceinline__ const uint4* packet_of(const SharedUnit& unit, int piece, int index) const {
+        return static_cast<const uint4*>(p.partial_out) + tile_of(unit, piece) * combine::kPackets + index;
+    }
+
+    // The slice [begin, end) of the row tile's packets when two workers share it: four packets of both at a time.
+    template <class Element>
+    __device__ __forceinline__ void merge_two(const SharedUnit& unit, const PieceRecord& record, int begin, int end) {
+        constexpr int kAtOnce = 4;
 #pragma unroll 1
-        for (int first = begin + thread; first < end; first += kPackets * kThreads) {
-            float merged[kPackets][8] = {};
-#pragma unroll 1
-            for (int base = 0; base < unit.count; base += kPieces) {
-                uint4 parts[kPieces][kPackets];
+        for (int first = begin + thread; first < end; first += kAtOnce * kThreads) {
+            uint4 parts[kAtOnce][2];
 #pragma unroll
-                for (int u = 0; u < kPieces; ++u) {
+            for (int i = 0; i < kAtOnce; ++i) {
 #pragma unroll
-                    for (int i = 0; i < kPackets; ++i) {
-                        const int index = first + i * kThreads;
-                        if (base + u < unit.count && index < end) {
-                            parts[u][i] = __ldcg(static_cast<const uint4*>(p.partial_out) +
-                                                 tile_of(unit, base + u) * combine::kPackets + index);
-                        }
-                    }
-                }
-#pragma unroll
-                for (int u = 0; u < kPieces; ++u) {
-#pragma unroll
-                    for (int i = 0; i < kPackets; ++i) {
-                        const int index = first + i * kThreads;
-                        if (base + u < unit.count && index < end) {
-                            add(unit, base + u, combine::Packet(index), parts[u][i], merged[i]);
-                        }
-                    }
+                for (int k = 0; k < 2; ++k) {
+                    if (first + i * kThreads < end) parts[i][k] = __ldcg(packet_of(unit, k, first + i * kThreads));
                 }
             }
 #pragma unroll
-            for (int i = 0; i < kPackets; ++i) {
-                const int index = first + i * kThreads;
-                if (index < end) store<Element>(record, combine::Packet(index), merged[i]);
+            for (int i = 0; i < kAtOnce; ++i) {
+                if (first + i * kThreads >= end) break;
+                const combine::Packet packet(first + i * kThreads);
+                float merged[8] = {};
+#pragma unroll
+                for (int k = 0; k < 2; ++k) add(unit, k, packet, parts[i][k], merged);
+                store<Element>(record, packet, merged);
             }
+        }
+    }
+
+    // The slice when many share it: `shares` threads a packet take every so many-th piece each, and one adds up their sums.
+    template <class Element>
+    __device__ __forceinline__ void merge_many(const SharedUnit& unit, const PieceRecord& record, int begin, int end) {
+        int shares = 1;
+        while (shares < 8 && (end - begin) * shares * 2 <= kThreads) shares *= 2;
+        const int packets = kThreads / shares;  // a pass
+        const int share = thread / packets;
+#pragma unroll 1
+        for (int first = begin; first < end; first += packets) {
+            const int index = first + thread % packets;
+            const combine::Packet packet(index);
+            float merged[8] = {};
+            if (index < end) {
+#pragma unroll 1
+                for (int base = share; base < unit.count; base += kPiecesInFlight * shares) {
+                    uint4 parts[kPiecesInFlight];
+#pragma unroll
+                    for (int u = 0; u < kPiecesInFlight; ++u) {
+                        if (base + u * shares < unit.count) parts[u] = __ldcg(packet_of(unit, base + u * shares, index));
+                    }
+#pragma unroll
+                    for (int u = 0; u < kPiecesInFlight; ++u) {
+                        if (base + u * shares < unit.count) add(unit, base + u * shares, packet, parts[u], merged);
+                    }
+                }
+            }
+            if (shares > 1) {
+#pragma unroll
+                for (int i = 0; i < 8; ++i) scratch().share[thread][i] = merged[i];
+                __syncthreads();
+#pragma unroll 1
+                for (int other = 1; share == 0 && other < shares; ++other) {
+#pragma unroll
+                    for (int i = 0; i < 8; ++i) merged[i] += scratch().share[thread + other * packets][i];
+                }
+            }
+            if (share == 0 && index < end) store<Element>(record, packet, merged);
         }
     }
 
@@ -184,10 +205,13 @@ struct SliceMerge {
             const float lse_log2 = find_weights(unit);
             const PieceRecord record = record_of(unit);
             if (worker == unit.first_worker && thread < kRowTile) store_lse(p, record, thread, lse_log2);
-            if (unit.count <= 2) {
-                merge_slice<Element, 4>(unit, record);
+            const int own = worker - unit.first_worker;
+            const int begin = combine::kPackets * own / unit.count;
+            const int end = combine::kPackets * (own + 1) / unit.count;
+            if (unit.count == 2) {
+                merge_two<Element>(unit, record, begin, end);
             } else {
-                merge_slice<Element, 1>(unit, record);
+                merge_many<Element>(unit, record, begin, end);
             }
             __syncthreads();  // the scratch is free again
         }
