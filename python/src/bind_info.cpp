@@ -13,6 +13,7 @@ void bind_info(nb::module_& module) {
         nb::dict result;
         result["version"] = info.version;
         result["git_revision"] = info.git_revision;
+        result["source_hash"] = info.source_hash;
         result["compiler"] = info.compiler;
         result["cuda_toolkit"] = info.cuda_toolkit;
         result["cuda_architectures"] = info.cuda_architectures;

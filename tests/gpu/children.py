@@ -1,0 +1,105 @@
+"""Parts of the suite that are programs of their own, each with a time limit."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+
+def call(command, limit, env=None, show=True):
+    """(exit status or None when the limit passed, output)."""
+    process = subprocess.Popen(
+        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **(env or {})},
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        output = process.communicate(timeout=limit)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        return None, process.communicate()[0]
+    finally:
+        if show and process.returncode not in (0, None):
+            print(f"exit status {process.returncode}: {' '.join(map(str, command))}", flush=True)
+    return process.returncode, output
+
+
+def graphs(out, limit=150):
+    """The CUDA tests of tests/python_torch, CUDA graphs among them."""
+    report = pathlib.Path(out) / "graphs.xml"
+    report.unlink(missing_ok=True)
+    # pytest's own watchdog ends a test that hangs.
+    status, output = call(
+        [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-o", "faulthandler_timeout=60", "-o",
+         "faulthandler_exit_on_timeout=true", f"--junitxml={report}", ROOT / "tests/python_torch"], limit,
+    )  # fmt: skip
+    print(output[-3000:], flush=True)
+    if not report.exists():
+        return 0, [f"pytest ended with {status} and left no report: {output[-500:]}"], {}
+    passed, failures, skipped = 0, [], 0
+    for test in ElementTree.parse(report).iter("testcase"):
+        name = f"{test.get('classname')}::{test.get('name')}"
+        problem = next((test.find(kind) for kind in ("failure", "error") if test.find(kind) is not None), None)
+        if problem is not None:
+            failures.append(f"{name}: {problem.get('message', '')[:300]}")
+        elif test.find("skipped") is not None:
+            skipped += 1
+        else:
+            passed += 1
+    if status != 0 and not failures:
+        failures.append(f"pytest ended with {status}")
+    return passed, failures, {"skipped": skipped}
+
+
+def overhead(out, limit=60):
+    status, output = call([sys.executable, ROOT / "bench/drop_in_overhead.py"], limit)
+    print(output, flush=True)
+    records = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    failures = [] if status == 0 and records else [f"bench/drop_in_overhead.py ended with {status}: {output[-500:]}"]
+    return len(records), failures, {"records": records}
+
+
+def sanitizer(device, limit=120):
+    tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+    if tool is None:
+        return 0, ["compute-sanitizer is not on PATH"], {}
+    passed, failures, facts = 0, [], {}
+    for name in ("memcheck", "racecheck"):
+        status, output = call(
+            [tool, "--tool", name, "--error-exitcode", "9", "--target-processes", "all", sys.executable, HERE / "smoke.py", device], limit
+        )
+        facts[name] = output[-1500:]
+        print(output[-1500:], flush=True)
+        if status == 0 and "smoke: all calls" in output:
+            passed += 1
+        else:
+            failures.append(f"{name}: exit status {status}: {output[-400:]}")
+    return passed, failures, facts
+
+
+def faults(folder, device, out, limit=90):
+    """Each folder/fault<n> holds packages built with that planted fault: a short selection must fail, and not by a crash."""
+    passed, failures, facts = 0, [], {}
+    bundles = sorted(path for path in pathlib.Path(folder).glob("fault*") if path.is_dir())
+    for bundle in bundles:
+        place = pathlib.Path(out) / bundle.name
+        status, output = call(
+            [sys.executable, HERE / "run.py", "--only", "correctness", "--short", "--device", device, "--out", place], limit,
+            env={"PYTHONPATH": str(bundle.resolve())}, show=False,
+        )  # fmt: skip
+        closing = re.search(r"^(\d+) passed, (\d+) failed$", output, re.MULTILINE)
+        crashed = "did not finish" in output
+        if status == 1 and closing and int(closing[2]) > 0 and not crashed:
+            passed += 1
+            facts[bundle.name] = closing[0]
+            print(f"{bundle.name}: red, {closing[0]}", flush=True)
+        else:
+            failures.append(f"{bundle.name}: not detected (exit status {status}): {output[-400:]}")
+            print(failures[-1], flush=True)
+    return passed, failures if bundles else [f"no fault<n> under {folder}"], facts
