@@ -61,6 +61,7 @@ lint: build  ## formatting, include directions, headers alone, clang-tidy
 	@tests/lint/format.sh
 	@$(PYTHON) tests/lint/include_direction.py
 	@$(PYTHON) tests/lint/headers_alone.py
+	@$(PYTHON) tests/lint/check_receipt.py
 	@scripts/support_matrix --check --program $(BUILD)/bin/flashmla
 	@tests/lint/clang_tidy.sh $(BUILD)
 

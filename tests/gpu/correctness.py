@@ -18,6 +18,7 @@ class Checker:
     def __init__(self, section, device):
         self.section, self.device = section, device
         self.worst = {"share": 0.0, "case": ""}
+        self.lse_rms = 0.0
         self.slowest = {"seconds": 0.0, "case": ""}
 
     def __call__(self, case, prepare=None):
@@ -36,7 +37,8 @@ class Checker:
                 raise
             self.section.refused += 1  # other page sizes may be refused, by name
             return None if "page" in str(error) else f"refused without naming the page size: {error}"
-        complaint, _, share = oracle.compare(case, out, lse)
+        complaint, _, share, lse_rms = oracle.compare(case, out, lse)
+        self.lse_rms = max(self.lse_rms, lse_rms)
         if share > self.worst["share"]:
             self.worst.update(share=round(share, 3), case=str(case))
         seconds = time.perf_counter() - start
@@ -194,3 +196,4 @@ def run(section, device, short=False, small=False):
     against_torch(section, device, scale)
     section.progress("against torch")
     section.facts.update(largest_share_of_the_bound=checker.worst, slowest=checker.slowest)
+    section.facts.update(largest_lse_rms=round(checker.lse_rms, 4))

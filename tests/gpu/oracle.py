@@ -2,6 +2,9 @@
 
 Requests are padded to groups, so that a ragged batch costs a few large products. The bound is docs/numerics.md's with one step
 more: sum_j w_j |v_j - out| <= sqrt(sum_j w_j) sqrt(sum_j w_j (v_j - out)^2), whose right side needs products of matrices only.
+
+That bound is a worst case for every single row, and wide for the LSE. So the root mean square of the LSE's errors over all rows
+has a limit too, in units of LSE_UNIT * (1 + largest |logit| + ln keys): what 36 sums of 16 products that each cut may lose twice over.
 """
 
 import math
@@ -15,6 +18,7 @@ ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 UNDERFLOW = {torch.bfloat16: 2.0**-126, torch.float16: 2.0**-25}
 PARTIALS = 2.0**-11  # parts of split rows are stored in fp16, with an exponent per row and column half
 PARTIALS_UNDERFLOW = 2.0**-39  # of the largest value of such a half
+LSE_UNIT = 2 * 36 * ADDITION
 D_V = 512
 
 
@@ -29,6 +33,7 @@ class Part:
     lse: torch.Tensor  # (requests, tokens, heads)
     out_bound: torch.Tensor
     lse_bound: torch.Tensor
+    lse_typical: torch.Tensor
 
 
 def groups(lengths, limit):
@@ -126,12 +131,14 @@ def _part(case, requests, tokens, heads, k, position, visible_keys):
         return x.view(n, s, h, x.shape[-1])
 
     return Part(
-        requests, tokens, heads, shaped(out), shaped(lse)[..., 0], shaped(bound), shaped(lse_bound)[..., 0]
-    )
+        requests, tokens, heads, shaped(out), shaped(lse)[..., 0], shaped(bound), shaped(lse_bound)[..., 0],
+        shaped(LSE_UNIT * (1 + largest))[..., 0],
+    )  # fmt: skip
 
 
 def compare(case, out, lse):
-    """(complaint or None, Frobenius-relative error of out, largest share of the bounds)."""
+    """(complaint or None, Frobenius-relative error of out, largest share of the bounds, rms of the LSE's errors in their unit)."""
+    lse_squares = lse_rows = torch.zeros((), dtype=torch.float64, device=out.device)
     difference = reference = torch.zeros((), dtype=torch.float64, device=out.device)
     share = torch.zeros((), dtype=torch.float64, device=out.device)
     complaints = []
@@ -151,6 +158,9 @@ def compare(case, out, lse):
             if name == "out":
                 difference = difference + error.square().sum()
                 reference = reference + torch.where(finite, wanted, 0).square().sum()
+            else:
+                lse_squares = lse_squares + (error / part.lse_typical).nan_to_num(0).square().sum()
+                lse_rows = lse_rows + finite.sum()
             if len(complaints) < 2 and bad.any():
                 at = bad.nonzero()[0].tolist()
                 where = tuple(at)
@@ -161,4 +171,7 @@ def compare(case, out, lse):
                     f"got {got[where].item():.9g}, wanted {wanted[where].item():.9g} within {bound[where].item():.3g}"
                 )
     relative = (difference / reference.clamp(min=1e-300)).sqrt().item()
-    return "; ".join(complaints) or None, relative, share.item()
+    lse_rms = (lse_squares / lse_rows.clamp(min=1)).sqrt().item()
+    if lse_rms > 1 and not complaints:
+        complaints.append(f"lse: root mean square of the errors is {lse_rms:.3g} times what 16-product sums that cut can lose")
+    return "; ".join(complaints) or None, relative, share.item(), lse_rms

@@ -6,23 +6,24 @@ import pathlib
 import time
 import traceback
 
-HANG_SECONDS = 60
+HANG_SECONDS = {"cuda": 60, "cpu": 300}
 
 
 class Section:
     """Counts checks; the file is rewritten now and then, so that a section that dies leaves what it saw."""
 
-    def __init__(self, name, out):
+    def __init__(self, name, out, device):
         self.name, self.file = name, pathlib.Path(out) / f"{name}.section.json"
+        self.limit = HANG_SECONDS[device]
         self.passed, self.failures, self.refused, self.facts = 0, [], 0, {}
         self.start = self.saved = time.perf_counter()
         self.current = "start"
         self.save()
 
     def check(self, what, function):
-        """Runs function() -> None or a complaint, within HANG_SECONDS."""
+        """Runs function() -> None or a complaint, within the limit."""
         self.current = str(what)
-        faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+        faulthandler.dump_traceback_later(self.limit, exit=True)
         try:
             complaint = function()
         except Exception as error:  # anything a call raises is its failure; a fault of the device fails all that follow

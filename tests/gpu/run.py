@@ -39,7 +39,7 @@ def options():
 def run_section(args):
     """In the section's own process."""
     small = args.small or args.device == "cpu"
-    section = Section(args.section, args.out)
+    section = Section(args.section, args.out, args.device)
     import facts
 
     section.facts["header"] = header = facts.header()
