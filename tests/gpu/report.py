@@ -27,7 +27,7 @@ class Section:
         try:
             complaint = function()
         except Exception as error:  # anything a call raises is its failure; a fault of the device fails all that follow
-            complaint = "".join(traceback.format_exception_only(error)).strip()
+            complaint = "raised " + "".join(traceback.format_exception_only(error)).strip()
         faulthandler.cancel_dump_traceback_later()
         if complaint:
             self.failures.append(f"{what}: {complaint}"[:1000])
