@@ -30,7 +30,7 @@ class Case:
     keys: str = "random"  # "rising", "last"
     page: int = 64
     layers: int = 1  # pages of so many layers lie between two pages of this one
-    tables: str = "permuted"  # "reversed", "shared": the second half of the batch uses the first half's pages
+    tables: str = "permuted"  # "reversed", "shared": the rest of the batch uses the pages of its first half
     wide_q: bool = False  # rows of q 600 apart
     own_scale: bool = False  # softmax_scale passed, not the default
     call: str = "drop_in"  # "native", "cumulative", "invariant"
@@ -83,7 +83,7 @@ class Case:
         used = torch.arange(width, device=self.device) < own[:, None]
         table[:owners][used] = ids[: int(own.sum())].int()
         if owners < b:
-            table[owners:] = table[: b - owners]
+            table[owners:] = table[torch.arange(owners, b, device=self.device) % owners]
         self.block_table = table
         self.owners = owners
 
