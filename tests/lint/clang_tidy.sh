@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# clang-tidy over the C++ files that changed since LINT_BASE (default: the latest tag; all files while there is none).
+# clang-tidy over the C++ files that changed since LINT_BASE (default: the last commit a day before HEAD; all files while there is none).
 #   tests/lint/clang_tidy.sh BUILD_FOLDER      the build's compile_commands.json says how each file is compiled
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$1
-base=${LINT_BASE:-$(git describe --tags --abbrev=0 2>/dev/null || true)}
+day_before=$(($(git log -1 --format=%ct) - 86400))
+base=${LINT_BASE:-$(git rev-list -1 --before="$day_before" HEAD)}
 if [ -n "$base" ]; then
     mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- src cli bench examples | grep '\.cpp$' || true)
 else
