@@ -1,4 +1,4 @@
-// The picture of the line in docs/scheduling.md.
+// The pictures in docs/scheduling.md.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -9,24 +9,44 @@
 namespace flashmla::test {
 namespace {
 
-TEST(DocumentedPicture, IsWhatThePlannerDoes) {
-    const std::vector<std::int32_t> lengths{12 * 64, 3 * 64, 0, 7 * 64};
+struct Picture {
+    std::vector<std::int64_t> costs;
+    std::vector<std::vector<int>> pieces;  // request, first and end key tile
+    std::int64_t cost_bound = 0;
+};
+
+Picture picture(const std::vector<int>& key_tiles) {
+    std::vector<std::int32_t> lengths;
+    for (int tiles : key_tiles) lengths.push_back(64 * tiles);
     PlanOptions options;
     options.num_workers = 4;
     const DecodePlan plan =
-        plan_decode({.b = 4, .h_q = 128, .max_pages = 12}, named_device("h200").value(), options).value();
+        plan_decode({.b = 4, .h_q = 128, .max_pages = 24}, named_device("h200").value(), options).value();
     const ScheduleExplanation out = explain_schedule(plan, lengths).value();
-    std::vector<std::int64_t> costs;
-    std::vector<std::vector<int>> pieces;
+    Picture seen;
+    seen.cost_bound = out.cost_bound;
     for (const WorkerSchedule& worker : out.workers) {
-        costs.push_back(worker.cost);
+        seen.costs.push_back(worker.cost);
         for (const SchedulePiece& piece : worker.pieces) {
-            pieces.push_back({piece.request, piece.key_tile_begin, piece.key_tile_end});
+            seen.pieces.push_back({piece.request, piece.key_tile_begin, piece.key_tile_end});
         }
     }
-    EXPECT_EQ(costs, (std::vector<std::int64_t>{9, 7, 7, 9}));
-    EXPECT_EQ(pieces, (std::vector<std::vector<int>>{{0, 0, 7}, {0, 7, 12}, {1, 0, 3}, {2, 0, 0}, {3, 0, 7}}));
-    EXPECT_EQ(out.cost_bound, 9);
+    return seen;
+}
+
+TEST(DocumentedPicture, LineIsCutIntoShares) {
+    const Picture seen = picture({24, 6, 0, 14});
+    EXPECT_EQ(seen.costs, (std::vector<std::int64_t>{15, 13, 15, 13}));
+    EXPECT_EQ(seen.pieces,
+              (std::vector<std::vector<int>>{{0, 0, 13}, {0, 13, 24}, {1, 0, 6}, {2, 0, 0}, {3, 0, 3}, {3, 3, 14}}));
+    EXPECT_EQ(seen.cost_bound, 13 + 8);
+}
+
+TEST(DocumentedPicture, UnitsHalfAsLongStayWhole) {
+    const Picture seen = picture({12, 3, 0, 7});
+    EXPECT_EQ(seen.costs, (std::vector<std::int64_t>{14, 5, 2, 9}));
+    EXPECT_EQ(seen.pieces, (std::vector<std::vector<int>>{{0, 0, 12}, {1, 0, 3}, {2, 0, 0}, {3, 0, 7}}));
+    EXPECT_EQ(seen.cost_bound, 7 + 8);
 }
 
 }  // namespace

@@ -63,6 +63,9 @@ public:
         }
     }
 
+    std::int64_t start(int request, int unit) const {
+        return starts_[static_cast<std::size_t>(std::int64_t{request} * units() + unit)];
+    }
     int units() const { return static_cast<int>(last_token_.size()) * case_.h_kv; }
     std::int64_t length() const { return length_; }
 
@@ -92,6 +95,21 @@ public:
         return {request, unit, tile};
     }
 
+    // Units a worker when none is split, the same number for all but the last ones: as few as reach. Taken when that
+    // many units of the longest kind take at most 8 key tiles more than a share; 0 when not taken.
+    std::int64_t whole_units_each() const {
+        const auto units_in_all = static_cast<std::int64_t>(starts_.size());
+        if (case_.chunk_tiles > 0 || units_in_all == 0) return 0;
+        std::int64_t each = units_in_all / case_.workers;
+        while (each * case_.workers < units_in_all) ++each;
+        return each * (case_.visit_cost + longest_unit_) <= share() + kWorthSplitting ? each : 0;
+    }
+    // What no worker costs more than.
+    std::int64_t bound() const {
+        if (case_.chunk_tiles > 0) return share() + case_.visit_cost + case_.chunk_tiles - 1;
+        return share() + (whole_units_each() > 0 ? kWorthSplitting : case_.visit_cost);
+    }
+
     // Worker w of P starts at 0 or visit_cost + w * T, T = max(1, ceil((L - visit_cost) / P)).
     std::int64_t share() const {
         std::int64_t share = 1;
@@ -103,13 +121,21 @@ public:
     }
     plan::Cut worker_cut(int worker) const {
         if (worker == case_.workers) return cut_at(length_);
+        if (const std::int64_t each = whole_units_each(); each > 0) {
+            const std::int64_t unit = each * worker;
+            if (unit >= static_cast<std::int64_t>(starts_.size())) return cut_at(length_);
+            return {static_cast<int>(unit / units()), static_cast<int>(unit % units()), 0};
+        }
         return cut_at(worker == 0 ? 0 : case_.visit_cost + share() * worker);
     }
 
 private:
+    static constexpr std::int64_t kWorthSplitting = 8;  // key tiles
+
     void append_unit(int request, int unit) {
         starts_.push_back(length_);
         const int n = tiles(request, unit);
+        longest_unit_ = std::max(longest_unit_, n);
         int visits = 1;
         if (case_.chunk_tiles > 0) {
             for (std::int64_t done = case_.chunk_tiles; done < n; done += case_.chunk_tiles) ++visits;
@@ -121,6 +147,7 @@ private:
     std::vector<int> last_token_;       // of each group of row tiles
     std::vector<std::int64_t> starts_;  // of each unit on the line
     std::int64_t length_ = 0;
+    int longest_unit_ = 0;  // key tiles
 };
 
 // Seeded cases: every style of lengths and heads; `max_b` bounds the batch.

@@ -40,13 +40,17 @@ std::string check(const ScheduleCase& c) {
     }
 
     const int max_chunks = max_chunks_of(c);
-    const std::int64_t bound = model.share() + c.visit_cost + (c.chunk_tiles > 0 ? c.chunk_tiles - 1 : 0);
+    const std::int64_t bound = model.bound();
+    // The planner's figure holds for either kind of balanced schedule, whichever the lengths lead to.
+    if (plan::cost_bound(w, model.length(), c.workers) < bound) return "the planner's bound";
+    const std::int64_t whole_units = model.whole_units_each();
     std::vector<char> taken(static_cast<std::size_t>(2 * c.workers), 0);
     std::int64_t last_chunk_slot = -1;
     std::string failure;
     Cut next{0, 0, 0};  // where the next piece must start
     for (int worker = 0; worker < c.workers && failure.empty(); ++worker) {
         std::int64_t cost = 0;
+        std::int64_t units_here = 0;
         plan::for_each_piece(w, c.lengths, cuts, worker, max_chunks, [&](const Piece& piece) {
             if (!failure.empty()) return;
             const int tiles = model.tiles(piece.request, piece.unit);
@@ -55,6 +59,7 @@ std::string check(const ScheduleCase& c) {
             if (piece.tile_end > tiles || (piece.tile_end <= piece.tile_begin && tiles > 0))
                 failure = "range of a piece";
             if (whole != (piece.slot < 0)) failure = "slot although whole, or none although partial";
+            if (!whole && whole_units > 0) failure = "a split where units stay whole";
             if (!whole && c.chunk_tiles == 0) {
                 const auto slot = static_cast<std::size_t>(piece.slot);
                 if (slot >= taken.size() || taken[slot]++) failure = "slot out of range or used twice";
@@ -66,11 +71,13 @@ std::string check(const ScheduleCase& c) {
                 if (!whole && (piece.slot <= last_chunk_slot || piece.slot >= slots)) failure = "chunk slot";
                 if (!whole) last_chunk_slot = piece.slot;
             }
+            ++units_here;
             cost += c.visit_cost + piece.tile_end - piece.tile_begin;
             next = piece.tile_end < tiles           ? Cut{piece.request, piece.unit, piece.tile_end}
                    : piece.unit + 1 < model.units() ? Cut{piece.request, piece.unit + 1, 0}
                                                     : Cut{piece.request + 1, 0, 0};
         });
+        if (whole_units > 0 && units_here > whole_units) failure = "too many whole units";
         if (cost > bound) failure = "cost " + std::to_string(cost) + " over the bound " + std::to_string(bound);
     }
     if (failure.empty() && !same(next, {w.b, 0, 0})) failure = "not everything is covered";
@@ -80,6 +87,9 @@ std::string check(const ScheduleCase& c) {
 TEST(ScheduleProperties, HoldForSeededRandomBatches) {
     int longest_batch = 0;
     int longest_request = 0;
+    int whole = 0;
+    int several_whole = 0;
+    int shared = 0;
     for (int i = 0; i < kCases; ++i) {
         const ScheduleCase c = CaseMaker(static_cast<std::uint64_t>(i) + 1).make();
         const std::string failure = check(c);
@@ -88,10 +98,17 @@ TEST(ScheduleProperties, HoldForSeededRandomBatches) {
                                << ", causal " << c.causal << ", chunk " << c.chunk_tiles << ", workers " << c.workers;
         longest_batch = std::max(longest_batch, static_cast<int>(c.lengths.size()));
         for (int len : c.lengths) longest_request = std::max(longest_request, len);
+        const std::int64_t each = LineModel(c).whole_units_each();
+        whole += each > 0;
+        several_whole += each > 1;
+        shared += each == 0 && c.chunk_tiles == 0;
     }
     // The generator reaches the sizes it is meant to reach.
     EXPECT_GT(longest_batch, 50'000);
     EXPECT_GT(longest_request, 1'900'000);
+    EXPECT_GT(whole, 1'000);
+    EXPECT_GT(several_whole, 300);
+    EXPECT_GT(shared, 3'000);
 }
 
 TEST(ScheduleProperties, HoldAtTheLargestBatch) {

@@ -38,7 +38,7 @@ TEST(Select, AnH200IsPlannedOnAnyMachine) {
     EXPECT_EQ(plan.row_tiles_per_worker, 2);
     EXPECT_EQ(
         plan.reason,
-        "128 rows a KV head make 2 row tiles of 64 on NVIDIA H200 (sm_90): 66 workers of two CTAs that share every KV "
+        "128 rows a KV head make 2 row tiles of 64 on NVIDIA H200 (sm_90): 66 workers of 2 CTAs that share every KV "
         "tile");
 }
 

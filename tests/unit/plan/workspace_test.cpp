@@ -94,8 +94,8 @@ TEST(WorkShape, FollowsThePlan) {
     const DecodePlan plan = gpu_plan({.b = 5, .s_q = 3, .h_q = 128, .h_kv = 2, .max_pages = 9, .causal = true}).value();
     const plan::WorkShape work = plan::make_work_shape(plan);
     EXPECT_EQ(work.rows.tiles, 3);
-    EXPECT_EQ(work.row_tiles_per_unit, 1);
-    EXPECT_EQ(work.units(), 6);
+    EXPECT_EQ(work.row_tiles_per_unit, 3);  // all of a KV head's: one unit each
+    EXPECT_EQ(work.units(), 2);
     EXPECT_EQ(work.chunk_tiles, 0);
     EXPECT_TRUE(work.causal);
     PlanOptions invariant;
