@@ -1,5 +1,5 @@
-// Merge of split results on the GPU, for the batch-invariant schedule: out = sum_k w_k O_k with w_k = 2^(lse_k - lse), in
-// chunk order. (In the balanced schedule the kernel merges its own splits.) Partial results: combine/partials.hpp.
+// Merge of split results on the GPU, for the batch-invariant schedule: out = sum_k w_k O_k with w_k = 2^(lse_k - lse),
+// in chunk order. (In the balanced schedule the kernel merges its own splits.) Partial results: combine/partials.hpp.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct MergeParams {
     std::int64_t lse_b = 0, lse_head = 0, lse_token = 0;
 };
 
-// Enqueues the merge as a programmatic dependent of the kernel enqueued before it on the stream: its CTAs may start early, and
-// wait for that kernel's end before they read anything it wrote.
+// Enqueues the merge as a programmatic dependent of the kernel enqueued before it on the stream: its CTAs may start
+// early, and wait for that kernel's end before they read anything it wrote.
 Status launch_merge(const MergeParams& params, DType dtype, int num_sms, StreamHandle stream);
 
 }  // namespace flashmla::combine

@@ -15,15 +15,16 @@
 namespace flashmla::combine {
 
 inline constexpr int kRowTile = 64;
-inline constexpr int kQuarters = 4;  // of 128 columns
-inline constexpr int kSteps = 8;     // of 16 columns in a quarter
+inline constexpr int kQuarters = 4;                        // of 128 columns
+inline constexpr int kSteps = 8;                           // of 16 columns in a quarter
 inline constexpr int kPackets = kQuarters * kSteps * 128;  // 16-byte packets of a row tile
 
 // What one 16-byte packet of a row tile holds.
 struct Packet {
     int quarter, step, thread;
 
-    FLASHMLA_HD explicit Packet(int index) : quarter(index / (kSteps * 128)), step(index / 128 % kSteps), thread(index % 128) {}
+    FLASHMLA_HD explicit Packet(int index)
+        : quarter(index / (kSteps * 128)), step(index / 128 % kSteps), thread(index % 128) {}
     FLASHMLA_HD int row(int upper) const { return 16 * (thread / 32) + thread % 32 / 4 + 8 * upper; }
     FLASHMLA_HD int half() const { return quarter / 2; }
     FLASHMLA_HD int column() const { return 128 * quarter + 16 * step + 2 * (thread % 4); }

@@ -1,5 +1,5 @@
-// mbarriers in shared memory. CUTLASS's wrappers carry no compiler fence, so ordinary loads and stores may be moved across
-// them; these add it.
+// mbarriers in shared memory. CUTLASS's wrappers carry no compiler fence, so ordinary loads and stores may be moved
+// across them; these add it.
 #pragma once
 
 #include <cutlass/arch/barrier.h>

@@ -9,7 +9,8 @@
 
 namespace flashmla::gpu {
 
-// Also clears the runtime's sticky "last error", so that a failure is reported once, here, and not by somebody's later call.
+// Also clears the runtime's sticky "last error", so that a failure is reported once, here, and not by somebody's later
+// call.
 inline Status cuda_status(cudaError_t error, const char* expression) {
     if (error == cudaSuccess) return {};
     (void)cudaGetLastError();
@@ -20,8 +21,8 @@ inline Status cuda_status(cudaError_t error, const char* expression) {
 
 }  // namespace flashmla::gpu
 
-#define FLASHMLA_CUDA_TRY(expression)                                                            \
-    do {                                                                                         \
+#define FLASHMLA_CUDA_TRY(expression)                                                                \
+    do {                                                                                             \
         ::flashmla::Status flashmla_status_ = ::flashmla::gpu::cuda_status(expression, #expression); \
-        if (!flashmla_status_.ok()) return flashmla_status_;                                     \
+        if (!flashmla_status_.ok()) return flashmla_status_;                                         \
     } while (0)

@@ -32,7 +32,9 @@ bool aligned_16(std::int64_t bytes) { return bytes % 16 == 0; }
 
 Status encode_tensor_map(const MapSpec& spec, CUtensorMap* map) {
     static const EncodeTiled encode = find_encode();
-    if (encode == nullptr) return runtime_error("the CUDA driver has no cuTensorMapEncodeTiled (CUDA 12 or newer is needed)");
+    if (encode == nullptr) {
+        return runtime_error("the CUDA driver has no cuTensorMapEncodeTiled (CUDA 12 or newer is needed)");
+    }
 
     const auto element_bytes = static_cast<std::int64_t>(size_bytes(spec.dtype));
     cuuint64_t extents[kMapRank];
@@ -40,7 +42,8 @@ Status encode_tensor_map(const MapSpec& spec, CUtensorMap* map) {
     cuuint32_t boxes[kMapRank];
     cuuint32_t steps[kMapRank];
     if (!aligned_16(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(spec.base)))) {
-        return unsupported(std::string(spec.tensor) + ": data pointer is not a multiple of 16 bytes, as bulk copies need");
+        return unsupported(std::string(spec.tensor) +
+                           ": data pointer is not a multiple of 16 bytes, as bulk copies need");
     }
     for (int axis = 0; axis < spec.rank; ++axis) {
         const MapAxis& a = spec.axes[axis];
@@ -59,8 +62,8 @@ Status encode_tensor_map(const MapSpec& spec, CUtensorMap* map) {
     const CUtensorMapDataType type =
         spec.dtype == DType::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     const CUresult result =
-        encode(map, type, static_cast<cuuint32_t>(spec.rank), const_cast<void*>(spec.base), extents, strides_bytes, boxes,
-               steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        encode(map, type, static_cast<cuuint32_t>(spec.rank), const_cast<void*>(spec.base), extents, strides_bytes,
+               boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                spec.promote_l2 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) {

@@ -1,13 +1,13 @@
 // WGMMA on plain register arrays and shared-memory tiles, over CuTe's instruction wrappers.
 //
-// A tile is 64 rows of 128 bytes (64 16-bit columns) in the 128-byte swizzle, 8,192 bytes, aligned to 1,024. It serves as a
-// K-major operand (rows = M or N, columns = K) and as an MN-major B operand (rows = K, columns = N).
+// A tile is 64 rows of 128 bytes (64 16-bit columns) in the 128-byte swizzle, 8,192 bytes, aligned to 1,024. It serves
+// as a K-major operand (rows = M or N, columns = K) and as an MN-major B operand (rows = K, columns = N).
 #pragma once
 
+#include <cutlass/numeric_types.h>
 #include <cute/arch/copy_sm75.hpp>
 #include <cute/arch/copy_sm90.hpp>
 #include <cute/arch/mma_sm90_gmma.hpp>
-#include <cutlass/numeric_types.h>
 
 #include <cstdint>
 #include <utility>
@@ -17,9 +17,9 @@ namespace flashmla::gpu {
 inline constexpr int kTileBytes = 8192;
 inline constexpr int kTileRowBytes = 128;
 
-// Matrix descriptor (PTX ISA, "wgmma matrix descriptor format"): address, leading and stride byte offsets in units of 16 bytes,
-// 128-byte swizzle. The high half is the same for every tile: groups of 8 rows are 1,024 bytes apart. Only the low half is
-// held in a register.
+// Matrix descriptor (PTX ISA, "wgmma matrix descriptor format"): address, leading and stride byte offsets in units of
+// 16 bytes, 128-byte swizzle. The high half is the same for every tile: groups of 8 rows are 1,024 bytes apart. Only
+// the low half is held in a register.
 struct Descriptor {
     std::uint32_t low;
 
@@ -36,7 +36,8 @@ __device__ __forceinline__ Descriptor k_major(const void* tile) {
 }
 inline constexpr std::uint32_t kKMajorStep = 32 >> 4;
 
-// MN-major B operand of 128 columns: two tiles side by side in N, 8,192 bytes apart; step k of 16 rows begins 2,048 bytes further.
+// MN-major B operand of 128 columns: two tiles side by side in N, 8,192 bytes apart; step k of 16 rows begins 2,048
+// bytes further.
 __device__ __forceinline__ Descriptor mn_major_pair(const void* tiles) {
     constexpr std::uint32_t kBetweenTiles = (kTileBytes >> 4) << 16;
     return {(cute::cast_smem_ptr_to_uint(tiles) & 0x3FFFF) >> 4 | kBetweenTiles};
@@ -50,7 +51,8 @@ template <>
 struct WgmmaAtoms<cutlass::bfloat16_t> {
     using Ss64 = cute::SM90::GMMA::MMA_64x64x16_F32BF16BF16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K>;
     using Rs64 = cute::SM90::GMMA::MMA_64x64x16_F32BF16BF16_RS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K>;
-    using Ss128 = cute::SM90::GMMA::MMA_64x128x16_F32BF16BF16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::MN>;
+    using Ss128 =
+        cute::SM90::GMMA::MMA_64x128x16_F32BF16BF16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::MN>;
 };
 
 template <>
@@ -69,7 +71,8 @@ __device__ __forceinline__ void fma_ss(std::uint64_t a, std::uint64_t b, float (
 template <class Atom, int N, std::size_t... I>
 __device__ __forceinline__ void fma_rs(const std::uint32_t* a, std::uint64_t b, float (&d)[N], bool accumulate,
                                        std::index_sequence<I...>) {
-    Atom::fma(a[0], a[1], a[2], a[3], b, d[I]..., accumulate ? cute::SM90::GMMA::ScaleOut::One : cute::SM90::GMMA::ScaleOut::Zero);
+    Atom::fma(a[0], a[1], a[2], a[3], b, d[I]...,
+              accumulate ? cute::SM90::GMMA::ScaleOut::One : cute::SM90::GMMA::ScaleOut::Zero);
 }
 }  // namespace detail
 

@@ -58,9 +58,10 @@ std::optional<std::string> why_not(const KernelInfo& kernel, const DecodeShape& 
     return std::nullopt;
 }
 
-// Row tiles that a worker advances side by side, one a CTA. An even number works in clusters of two CTAs that share each
-// KV tile; further clusters of the worker find the tile in L2. A small odd number works in single CTAs, since the idle half
-// of the last cluster would cost more than the sharing brings. As many as divide the row tiles and leave few SMs idle.
+// Row tiles that a worker advances side by side, one a CTA. An even number works in clusters of two CTAs that share
+// each KV tile; further clusters of the worker find the tile in L2. A small odd number works in single CTAs, since the
+// idle half of the last cluster would cost more than the sharing brings. As many as divide the row tiles and leave few
+// SMs idle.
 int row_tiles_per_worker(int tiles, int num_processors) {
     if (tiles % 2 == 1 && tiles <= 7) return tiles <= num_processors ? tiles : 1;
     const int even = tiles + tiles % 2;
@@ -83,11 +84,12 @@ Status plan_gpu_workers(DecodePlan& plan) {
     }
     const int asked = plan.options.num_workers;
     plan.num_workers = asked > 0 && asked < most ? asked : most;
-    plan.reason = std::to_string(std::int64_t{heads} * shape.s_q) + " rows a KV head make " + std::to_string(tiles) +
-                  " row tile" + (tiles == 1 ? "" : "s") + " of " + std::to_string(sm90_dense::kRowTile) + " on " +
-                  text(plan.device) + ": " + std::to_string(plan.num_workers) + " workers of " +
-                  (plan.row_tiles_per_worker == 1 ? "one CTA"
-                                                  : std::to_string(plan.row_tiles_per_worker) + " CTAs that share every KV tile");
+    plan.reason =
+        std::to_string(std::int64_t{heads} * shape.s_q) + " rows a KV head make " + std::to_string(tiles) +
+        " row tile" + (tiles == 1 ? "" : "s") + " of " + std::to_string(sm90_dense::kRowTile) + " on " +
+        text(plan.device) + ": " + std::to_string(plan.num_workers) + " workers of " +
+        (plan.row_tiles_per_worker == 1 ? "one CTA"
+                                        : std::to_string(plan.row_tiles_per_worker) + " CTAs that share every KV tile");
     return {};
 }
 

@@ -76,7 +76,8 @@ FLASHMLA_HD std::int64_t request_cost(const WorkShape& w, int len) {
 
 // A worker's share T in places of the line. At least 1, so that positions increase strictly.
 FLASHMLA_HD std::int64_t worker_share(const WorkShape& w, std::int64_t line_length, int workers) {
-    return core::max_of<std::int64_t>(1, core::quotient(core::max_of<std::int64_t>(0, line_length - w.visit_cost) + workers - 1, workers));
+    return core::max_of<std::int64_t>(
+        1, core::quotient(core::max_of<std::int64_t>(0, line_length - w.visit_cost) + workers - 1, workers));
 }
 
 // Where worker w starts. The first one also owns the first visit, so that equal shares of one request are equal in
@@ -119,9 +120,9 @@ FLASHMLA_HD Cut cut_in_request(const WorkShape& w, int len, int request, std::in
     return {request, unit, static_cast<int>(core::max_of<std::int64_t>(0, offset - w.visit_cost))};
 }
 
-// Units a worker when none is split, or 0 where splitting pays: when whole units, in line order, would take longer by more
-// than kSplitGain key tiles, which is about what the extra visits and the merge of splits cost. `longest` is the largest
-// number of key tiles of any unit.
+// Units a worker when none is split, or 0 where splitting pays: when whole units, in line order, would take longer by
+// more than kSplitGain key tiles, which is about what the extra visits and the merge of splits cost. `longest` is the
+// largest number of key tiles of any unit.
 FLASHMLA_HD int whole_units_per_worker(const WorkShape& w, std::int64_t line_length, int longest, int workers) {
     const std::int64_t units = static_cast<std::int64_t>(w.b) * w.units();
     if (w.chunk_tiles > 0 || units == 0) return 0;
@@ -144,8 +145,8 @@ struct UnitWorkers {
     int count = 1;
 };
 
-// Of the unit that begins at `start` on the line and has `tiles` key tiles, when some cut lies strictly inside it. A cut at
-// position p with tile > 0 belongs to the unit that starts at p - visit_cost - tile.
+// Of the unit that begins at `start` on the line and has `tiles` key tiles, when some cut lies strictly inside it. A
+// cut at position p with tile > 0 belongs to the unit that starts at p - visit_cost - tile.
 FLASHMLA_HD UnitWorkers workers_of_unit(std::int64_t share, std::int64_t start, int tiles, int workers) {
     const int first = static_cast<int>(core::quotient(start, share));
     const int last = core::min_of(workers - 1, static_cast<int>(core::quotient(start + tiles - 1, share)));

@@ -15,7 +15,6 @@ namespace {
 
 namespace sm90_dense = backends::sm90::decode_dense;
 
-
 // Appends regions at aligned offsets; remembers when a size did not fit.
 class LayoutBuilder {
 public:

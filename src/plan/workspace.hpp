@@ -33,8 +33,8 @@ WorkShape make_work_shape(const DecodePlan& plan);
 // Chunks of kInvariantChunk key tiles that the longest request the block table can address takes.
 int max_chunks(const DecodeShape& shape);
 
-// What the CUDA kernels need of the layout. Partial results of a slot: row_tiles_per_worker tiles of kRowTile rows, fp16
-// with an exponent a row and column half.
+// What the CUDA kernels need of the layout. Partial results of a slot: row_tiles_per_worker tiles of kRowTile rows,
+// fp16 with an exponent a row and column half.
 struct GpuWorkspace {
     std::size_t signals_offset = 0;           // num_workers x row_tiles_per_worker x 2 words; balanced only
     std::size_t partial_lse_offset = 0;       // slots x row_tiles_per_worker x kRowTile floats, base 2

@@ -4,15 +4,15 @@
 namespace flashmla::backends::sm90::decode_dense {
 
 inline constexpr const char* kName = "sm90_decode_dense";
-inline constexpr int kRowTile = 64;    // query rows a CTA
-inline constexpr int kKeyTile = 64;    // tokens a step; equals the page size this kernel takes
+inline constexpr int kRowTile = 64;  // query rows a CTA
+inline constexpr int kKeyTile = 64;  // tokens a step; equals the page size this kernel takes
 inline constexpr int kDimQk = 576;
 inline constexpr int kDimV = 512;
-inline constexpr int kThreads = 512;   // producer, scores, values left, values right: a warpgroup each
-inline constexpr int kVisitCost = 2;   // key tiles that visiting a unit costs (query load, epilogue)
+inline constexpr int kThreads = 512;  // producer, scores, values left, values right: a warpgroup each
+inline constexpr int kVisitCost = 2;  // key tiles that visiting a unit costs (query load, epilogue)
 
-// A key tile in shared memory: four pairs of 64x64 value tiles and one rope tile. Pairs pass through the ring in the order in
-// which the value warpgroups free them: left 0, right 0, left 1, right 1.
+// A key tile in shared memory: four pairs of 64x64 value tiles and one rope tile. Pairs pass through the ring in the
+// order in which the value warpgroups free them: left 0, right 0, left 1, right 1.
 inline constexpr int kPairs = 4;
 constexpr int pair_column(int pair) { return pair % 2 * 256 + pair / 2 * 128; }  // first column, in ring order
 inline constexpr int kRopeColumn = 512;
@@ -23,7 +23,7 @@ inline constexpr int kQueryPairs = 3;      // the first pairs of the query live 
 inline constexpr int kQueryTailTiles = 3;  // the other three tiles stay in shared memory
 
 inline constexpr int kSharedBytes = 232448;  // what struct Shared takes, checked there; a Hopper CTA has 232,448
-inline constexpr int kQueueSlots = 4;         // pieces that the schedule warp may be ahead
+inline constexpr int kQueueSlots = 4;        // pieces that the schedule warp may be ahead
 
 // Registers a thread, by setmaxnreg: 512 in all.
 inline constexpr int kProducerRegisters = 24;
@@ -31,8 +31,8 @@ inline constexpr int kScoresRegisters = 168;
 inline constexpr int kValuesRegisters = 160;
 inline constexpr int kMergeRegisters = 128;  // all four
 
-// exp2 is taken against the running maximum of earlier tiles; a thread whose 16 terms of a row sum to more than this makes its
-// warp raise the maximum first.
+// exp2 is taken against the running maximum of earlier tiles; a thread whose 16 terms of a row sum to more than this
+// makes its warp raise the maximum first.
 inline constexpr float kLazySumLimit = 256.0f;
 
 }  // namespace flashmla::backends::sm90::decode_dense

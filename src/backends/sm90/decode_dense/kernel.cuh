@@ -3,8 +3,8 @@
 
 #include <cooperative_groups.h>
 
-#include <cute/arch/cluster_sm90.hpp>
 #include <cutlass/arch/reg_reconfig.h>
+#include <cute/arch/cluster_sm90.hpp>
 
 #include "backends/sm90/decode_dense/load.cuh"
 #include "backends/sm90/decode_dense/merge.cuh"
@@ -37,7 +37,8 @@ __device__ __forceinline__ void init_barriers(Barriers& barriers) {
     cutlass::arch::fence_barrier_init();
 }
 
-// Execution only, no fence beyond the CTA: what CTAs of a cluster share is barriers, whose initialisation has a fence of its own.
+// Execution only, no fence beyond the CTA: what CTAs of a cluster share is barriers, whose initialisation has a fence
+// of its own.
 template <int kCluster>
 __device__ __forceinline__ void sync_cluster() {
     __syncthreads();
@@ -48,14 +49,14 @@ __device__ __forceinline__ void sync_cluster() {
 }
 
 template <class Variant>
-__global__ void __launch_bounds__(kThreads, 1)
-    flash_fwd_splitkv_mla_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(const __grid_constant__ Params p) {
     constexpr int kCluster = Variant::kCluster;
     using Element = typename Variant::Element;
     extern __shared__ __align__(1024) unsigned char memory[];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
 
-    // A worker is one or more clusters, side by side in the grid: they read the same pages at the same time, for other rows.
+    // A worker is one or more clusters, side by side in the grid: they read the same pages at the same time, for other
+    // rows.
     const int worker = blockIdx.x / p.work.row_tiles_per_unit;
     const int tile_in_unit = blockIdx.x % p.work.row_tiles_per_unit;
     const int rank = blockIdx.x % kCluster;
@@ -66,8 +67,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     find_cuts(p, shared, worker);
     sync_cluster<kCluster>();
 
-    // Nobody may wait for a signal before everybody has taken back his own of an earlier launch. The grid's barrier is arrived at
-    // here and waited for before the merge, long after; so it costs nothing.
+    // Nobody may wait for a signal before everybody has taken back his own of an earlier launch. The grid's barrier is
+    // arrived at here and waited for before the merge, long after; so it costs nothing.
     const bool merges = p.work.chunk_tiles == 0;
     cooperative_groups::grid_group grid = cooperative_groups::this_grid();
     if (merges) {

@@ -23,8 +23,8 @@ const void* kernel_for(DType dtype, int cluster) {
     return cluster == 1 ? single_bf16() : pair_bf16();
 }
 
-// The row tile's box of q and out: heads x tokens, so that any packing is one copy. Heads beyond the last and tokens beyond
-// the last are out of bounds: read as zero, never written.
+// The row tile's box of q and out: heads x tokens, so that any packing is one copy. Heads beyond the last and tokens
+// beyond the last are out of bounds: read as zero, never written.
 struct RowBox {
     std::uint32_t heads, tokens;
 };
@@ -34,8 +34,9 @@ RowBox row_box(const core::RowTiling& rows) {
     return {static_cast<std::uint32_t>(rows.tile_heads), static_cast<std::uint32_t>(kRowTile / rows.tile_heads)};
 }
 
-Status encode_rows(const char* tensor, const void* base, const DecodeShape& shape, const core::RowTiling& rows, int columns,
-                   std::int64_t stride_b, std::int64_t stride_token, std::int64_t stride_head, CUtensorMap* map) {
+Status encode_rows(const char* tensor, const void* base, const DecodeShape& shape, const core::RowTiling& rows,
+                   int columns, std::int64_t stride_b, std::int64_t stride_token, std::int64_t stride_head,
+                   CUtensorMap* map) {
     const RowBox box = row_box(rows);
     return gpu::encode_tensor_map({.tensor = tensor,
                                    .base = base,
@@ -112,8 +113,8 @@ Status launch(const core::DecodeCall& call) {
     if (call.num_pages == 0) mapped.k_cache = call.q;
     Status status = encode_keys(mapped, shape, cluster == 1, &params.kv);
     if (status.ok()) {
-        status = encode_rows("q", call.q, shape, rows, kDimQk, call.strides.q_b, call.strides.q_token, call.strides.q_head,
-                             &params.q);
+        status = encode_rows("q", call.q, shape, rows, kDimQk, call.strides.q_b, call.strides.q_token,
+                             call.strides.q_head, &params.q);
     }
     if (status.ok()) {
         status = encode_rows("out", call.out, shape, rows, kDimV, call.strides.out_b, call.strides.out_token,
@@ -124,7 +125,8 @@ Status launch(const core::DecodeCall& call) {
     const void* kernel = kernel_for(shape.dtype, cluster);
     FLASHMLA_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
 
-    // Workers wait for each other's partial results, so all of them must be on the device at once: a cooperative launch says so.
+    // Workers wait for each other's partial results, so all of them must be on the device at once: a cooperative launch
+    // says so.
     cudaLaunchAttribute attributes[2] = {};
     attributes[0].id = cudaLaunchAttributeClusterDimension;
     attributes[0].val.clusterDim.x = static_cast<unsigned>(cluster);

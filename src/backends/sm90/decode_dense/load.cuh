@@ -89,8 +89,8 @@ struct Producer {
         rope_parity ^= 1;
     }
 
-    // This CTA's share of a page, into L2, one key tile ahead of its copy. Issuing it takes hundreds of cycles: it stands where
-    // the producer would wait for a slot anyway.
+    // This CTA's share of a page, into L2, one key tile ahead of its copy. Issuing it takes hundreds of cycles: it
+    // stands where the producer would wait for a slot anyway.
     __device__ __forceinline__ void prefetch(int page) {
         if (!kPrefetch || p.kv_base == nullptr || lane != 0) return;
         if (page < 0 || page >= p.num_pages) return;
@@ -115,7 +115,8 @@ struct Producer {
                 load_pair(0, kv_head, page);
                 load_pair(1, kv_head, page);
                 load_pair(2, kv_head, page);
-                // Late, so that the first pages of a piece are on their way before the last scores of the one before are done.
+                // Late, so that the first pages of a piece are on their way before the last scores of the one before
+                // are done.
                 if (tile == tile_begin) load_query_tail(piece);
                 if (index < 31 && tile + 1 < tile_end) prefetch(__shfl_sync(~0u, pages, index + 1));
                 load_pair(3, kv_head, page);

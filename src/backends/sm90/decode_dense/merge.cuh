@@ -1,6 +1,6 @@
-// Merge of split units inside the kernel: every worker that has a piece of a unit merges an equal slice of its columns and rows,
-// after all pieces are written. The launch is cooperative, so waiting for other CTAs is safe; workers end their ranges at about
-// the same time, so it is short. Saves the launch and the cold start of a merge kernel.
+// Merge of split units inside the kernel: every worker that has a piece of a unit merges an equal slice of its columns
+// and rows, after all pieces are written. The launch is cooperative, so waiting for other CTAs is safe; workers end
+// their ranges at about the same time, so it is short. Saves the launch and the cold start of a merge kernel.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -14,17 +14,18 @@
 
 namespace flashmla::backends::sm90::decode_dense {
 
-inline constexpr int kMaxSplits = 132;                     // pieces of a unit: one a worker
-inline constexpr int kWeightParts = kThreads / kRowTile;   // threads that share a row's pieces
-inline constexpr int kPiecesInFlight = 8;                  // packets a thread has loads of in flight
+inline constexpr int kMaxSplits = 132;                    // pieces of a unit: one a worker
+inline constexpr int kWeightParts = kThreads / kRowTile;  // threads that share a row's pieces
+inline constexpr int kPiecesInFlight = 8;                 // packets a thread has loads of in flight
 
 // Scratch of the merge, in the ring's memory, which nobody uses any more.
 struct MergeScratch {
-    float weight[kMaxSplits][2][kRowTile];  // [piece][column half][row]: first the exponent, then 2^(lse - total + exponent)
+    // [piece][column half][row]: first the exponent, then 2^(lse - total + exponent)
+    float weight[kMaxSplits][2][kRowTile];
     float lse[kMaxSplits][kRowTile];
     float top[kWeightParts][kRowTile];
     float sum[kWeightParts][kRowTile];
-    float share[kThreads][8];               // merged values of a thread's share of the pieces, on their way to one thread
+    float share[kThreads][8];  // merged values of a thread's share of the pieces, on their way to one thread
 };
 static_assert(sizeof(MergeScratch) <= sizeof(Shared::pairs));
 
@@ -39,7 +40,8 @@ struct SliceMerge {
 
     __device__ __forceinline__ long long tile_of(const SharedUnit& unit, int piece) const {
         if (core::planted(core::PlantedFault::kSplitMergedTwice) && piece > 0) --piece;
-        const auto slot = piece == 0 ? plan::left_slot(unit.first_worker) : plan::entered_slot(unit.first_worker + piece);
+        const auto slot =
+            piece == 0 ? plan::left_slot(unit.first_worker) : plan::entered_slot(unit.first_worker + piece);
         return static_cast<long long>(slot) * p.work.row_tiles_per_unit + tile_in_unit;
     }
 
@@ -78,7 +80,9 @@ struct SliceMerge {
             const float lse = scratch().lse[k][row];
             const float weight = lse == -kInfinity ? 0.0f : exp2f(lse - lse_log2);
 #pragma unroll
-            for (int half = 0; half < 2; ++half) scratch().weight[k][half][row] = weight * exp2f(scratch().weight[k][half][row]);
+            for (int half = 0; half < 2; ++half) {
+                scratch().weight[k][half][row] = weight * exp2f(scratch().weight[k][half][row]);
+            }
         }
         __syncthreads();
         return lse_log2;
@@ -86,12 +90,13 @@ struct SliceMerge {
 
     __device__ __forceinline__ PieceRecord record_of(const SharedUnit& unit) const {
         const int row_tile = p.work.first_row_tile(unit.unit) + tile_in_unit;
-        return {unit.request, p.work.kv_head(unit.unit), p.work.rows.first_token(row_tile), p.work.rows.first_head(row_tile)};
+        return {unit.request, p.work.kv_head(unit.unit), p.work.rows.first_token(row_tile),
+                p.work.rows.first_head(row_tile)};
     }
 
-    __device__ __forceinline__ void add(const SharedUnit& unit, int piece, const combine::Packet& packet, const uint4& part,
-                                        float (&merged)[8]) {
-        const float (&weight)[kRowTile] = scratch().weight[piece][packet.half()];
+    __device__ __forceinline__ void add(const SharedUnit& unit, int piece, const combine::Packet& packet,
+                                        const uint4& part, float (&merged)[8]) {
+        const float(&weight)[kRowTile] = scratch().weight[piece][packet.half()];
         const float w[2] = {weight[packet.row(0)], weight[packet.row(1)]};
         const unsigned int words[4] = {part.x, part.y, part.z, part.w};
 #pragma unroll
@@ -103,7 +108,8 @@ struct SliceMerge {
     }
 
     template <class Element>
-    __device__ __forceinline__ void store(const PieceRecord& record, const combine::Packet& packet, const float (&merged)[8]) {
+    __device__ __forceinline__ void store(const PieceRecord& record, const combine::Packet& packet,
+                                          const float (&merged)[8]) {
         const core::RowTiling& rows = p.work.rows;
 #pragma unroll
         for (int upper = 0; upper < 2; ++upper) {
@@ -111,8 +117,9 @@ struct SliceMerge {
             const int token = record.first_token + r / rows.tile_heads;
             const int head = record.first_head + r % rows.tile_heads;
             if (r >= rows.tile_heads * rows.tokens_per_tile || token >= rows.s_q || head >= rows.heads) continue;
-            unsigned short* out = static_cast<unsigned short*>(p.out_base) + record.request * p.out_b + token * p.out_token +
-                                  (record.kv_head * rows.heads + head) * p.out_head + packet.column();
+            unsigned short* out = static_cast<unsigned short*>(p.out_base) + record.request * p.out_b +
+                                  token * p.out_token + (record.kv_head * rows.heads + head) * p.out_head +
+                                  packet.column();
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 *reinterpret_cast<unsigned int*>(out + 8 * half) =
@@ -151,7 +158,8 @@ struct SliceMerge {
         }
     }
 
-    // The slice when many share it: `shares` threads a packet take every so many-th piece each, and one adds up their sums.
+    // The slice when many share it: `shares` threads a packet take every so many-th piece each, and one adds up their
+    // sums.
     template <class Element>
     __device__ __forceinline__ void merge_many(const SharedUnit& unit, const PieceRecord& record, int begin, int end) {
         int shares = 1;
@@ -169,7 +177,9 @@ struct SliceMerge {
                     uint4 parts[kPiecesInFlight];
 #pragma unroll
                     for (int u = 0; u < kPiecesInFlight; ++u) {
-                        if (base + u * shares < unit.count) parts[u] = __ldcg(packet_of(unit, base + u * shares, index));
+                        if (base + u * shares < unit.count) {
+                            parts[u] = __ldcg(packet_of(unit, base + u * shares, index));
+                        }
                     }
 #pragma unroll
                     for (int u = 0; u < kPiecesInFlight; ++u) {

@@ -16,26 +16,26 @@ struct Params {
 
     plan::WorkShape work;
     int num_workers;
-    int max_chunks;          // batch-invariant slots a unit
-    int box_rows;            // rows that one q box fills, at most 64; the rest of a tile holds garbage
-    float scale_log2;        // softmax scale * log2(e)
+    int max_chunks;    // batch-invariant slots a unit
+    int box_rows;      // rows that one q box fills, at most 64; the rest of a tile holds garbage
+    float scale_log2;  // softmax scale * log2(e)
 
     const std::int32_t* lengths;
     bool lengths_are_cumulative;
-    int capacity;            // max_pages * page_size
+    int capacity;  // max_pages * page_size
     const std::int32_t* block_table;
     std::int64_t table_stride;
 
-    const char* kv_base;     // for L2 prefetch of whole pages; null when a page is not contiguous
+    const char* kv_base;  // for L2 prefetch of whole pages; null when a page is not contiguous
     std::int64_t page_stride_bytes;
     std::int64_t num_pages;
 
-    void* out_base;          // 16-bit elements, for rows that no bulk copy writes
+    void* out_base;  // 16-bit elements, for rows that no bulk copy writes
     std::int64_t out_b, out_token, out_head;
     float* lse;
     std::int64_t lse_b, lse_head, lse_token;
 
-    unsigned int* signals;   // [worker][row tile of the unit][side]: 1 once all its partial results are written
+    unsigned int* signals;  // [worker][row tile of the unit][side]: 1 once all its partial results are written
     // Partial results: layout in combine/partials.hpp.
     float* partial_lse;
     float* partial_exponent;

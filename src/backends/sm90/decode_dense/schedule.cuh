@@ -44,8 +44,8 @@ __device__ __forceinline__ LineScan scan_line(Shared& shared, long long own, int
 }
 
 // All threads. Leaves the worker's cuts in shared memory; the caller synchronises the CTA before they are read.
-// One pass adds up the costs, a second finds the places. The code is cold at every launch, so it is kept small rather than
-// unrolled: instruction fetches cost more than the arithmetic.
+// One pass adds up the costs, a second finds the places. The code is cold at every launch, so it is kept small rather
+// than unrolled: instruction fetches cost more than the arithmetic.
 __device__ __forceinline__ void find_cuts(const Params& p, Shared& shared, int worker) {
     const plan::WorkShape& work = p.work;
     const int per_thread = core::ceil_div(work.b, kThreads);
@@ -79,7 +79,8 @@ __device__ __forceinline__ void find_cuts(const Params& p, Shared& shared, int w
                                           plan::unit_key_tiles(work, len, cut.unit), p.num_workers);
                 // A worker that lies inside one unit both enters and leaves it, with one piece.
                 if (side == 1 && workers.first < worker) continue;
-                (side == 0 ? shared.entered : shared.left) = SharedUnit{request, cut.unit, workers.first, workers.count};
+                (side == 0 ? shared.entered : shared.left) =
+                    SharedUnit{request, cut.unit, workers.first, workers.count};
             }
             at = end;
         }
@@ -97,9 +98,10 @@ __device__ __forceinline__ void find_cuts(const Params& p, Shared& shared, int w
     }
 }
 
-// Walks the worker's pieces and hands each to the other roles through the queue; one warp of the producer's warpgroup, so that
-// length look-ups and divisions stay off everybody else's path and out of their registers.
-__device__ __forceinline__ void publish_pieces(const Params& p, Shared& shared, int worker, int tile_in_unit, int lane) {
+// Walks the worker's pieces and hands each to the other roles through the queue; one warp of the producer's warpgroup,
+// so that length look-ups and divisions stay off everybody else's path and out of their registers.
+__device__ __forceinline__ void publish_pieces(const Params& p, Shared& shared, int worker, int tile_in_unit,
+                                               int lane) {
     const plan::WorkShape& work = p.work;
     const core::RowTiling& rows = work.rows;
     gpu::RingPosition<kQueueSlots> at{};
@@ -110,8 +112,13 @@ __device__ __forceinline__ void publish_pieces(const Params& p, Shared& shared, 
             const int len = length_of(p, cut.request);
             const plan::Piece piece = plan::piece_at(work, cut, shared.cuts[1], len, worker, p.max_chunks);
             const int row_tile = work.first_row_tile(piece.unit) + tile_in_unit;
-            record = {piece.request,   work.kv_head(piece.unit), rows.first_token(row_tile), rows.first_head(row_tile),
-                      piece.tile_begin, piece.tile_end, static_cast<int>(piece.slot),  // the plan keeps slots below 2^31
+            record = {piece.request,
+                      work.kv_head(piece.unit),
+                      rows.first_token(row_tile),
+                      rows.first_head(row_tile),
+                      piece.tile_begin,
+                      piece.tile_end,
+                      static_cast<int>(piece.slot),  // the plan keeps slots below 2^31
                       len};
             cut = plan::cut_after(work, piece, len);
         }

@@ -30,9 +30,9 @@ struct Scores {
 
     std::uint32_t q[2 * kQueryPairs][16];  // register operand: 6 query tiles in ring order, 4 steps of 4 words
     float s[32];
-    float max_log2[2];                     // running maximum of scale_log2 * s, -inf before the first visible key
-    float sum[2];                          // of this thread's columns only
-    int visible[2];                        // keys the thread's rows see
+    float max_log2[2];  // running maximum of scale_log2 * s, -inf before the first visible key
+    float sum[2];       // of this thread's columns only
+    int visible[2];     // keys the thread's rows see
 
     __device__ __forceinline__ void release(gpu::Barrier& barrier) {
         __syncwarp();
@@ -66,18 +66,20 @@ struct Scores {
         }
     }
 
-    // S of the key tile at the ring's position, in two commit groups: the six register tiles, then rope and the last pair,
-    // whose slot is the last to be refilled.
+    // S of the key tile at the ring's position, in two commit groups: the six register tiles, then rope and the last
+    // pair, whose slot is the last to be refilled.
     __device__ __forceinline__ void issue_scores(bool first) {
         shared.barriers.head_full[key_tile.slot].wait(key_tile.phase);
         gpu::fence_registers(s);
         cute::warpgroup_arrive();
 #pragma unroll
         for (int tile = 0; tile < 2 * kQueryPairs; ++tile) {
-            const gpu::Descriptor keys = gpu::k_major(shared.pairs[ring.ahead(tile / 2).slot] + (tile % 2) * gpu::kTileBytes);
+            const gpu::Descriptor keys =
+                gpu::k_major(shared.pairs[ring.ahead(tile / 2).slot] + (tile % 2) * gpu::kTileBytes);
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
-                gpu::wgmma_rs<typename Atoms::Rs64>(&q[tile][4 * step], keys.at(step * gpu::kKMajorStep), s, tile + step > 0);
+                gpu::wgmma_rs<typename Atoms::Rs64>(&q[tile][4 * step], keys.at(step * gpu::kKMajorStep), s,
+                                                    tile + step > 0);
             }
         }
         cute::warpgroup_commit_batch();
@@ -91,10 +93,12 @@ struct Scores {
 #pragma unroll
         for (int tile = kQueryTailTiles - 1; tile >= 0; --tile) {
             const gpu::Descriptor query = gpu::k_major(shared.q_tail[tile]);
-            const gpu::Descriptor keys = gpu::k_major(tile < 2 ? shared.pairs[last.slot] + tile * gpu::kTileBytes : shared.rope);
+            const gpu::Descriptor keys =
+                gpu::k_major(tile < 2 ? shared.pairs[last.slot] + tile * gpu::kTileBytes : shared.rope);
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
-                gpu::wgmma_ss<typename Atoms::Ss64>(query.at(step * gpu::kKMajorStep), keys.at(step * gpu::kKMajorStep), s, true);
+                gpu::wgmma_ss<typename Atoms::Ss64>(query.at(step * gpu::kKMajorStep), keys.at(step * gpu::kKMajorStep),
+                                                    s, true);
             }
         }
         cute::warpgroup_commit_batch();
@@ -110,8 +114,9 @@ struct Scores {
         release(shared.barriers.rope_empty);
     }
 
-    // exp2 of the scores against `offset`, rounded and stored as P's tile; masked ones give 0. `terms` receives the thread's sums
-    // of its two rows. Stored 16 columns at a time: holding all of P beside S and Q would not fit the registers.
+    // exp2 of the scores against `offset`, rounded and stored as P's tile; masked ones give 0. `terms` receives the
+    // thread's sums of its two rows. Stored 16 columns at a time: holding all of P beside S and Q would not fit the
+    // registers.
     template <bool kMasked>
     __device__ __forceinline__ void exponentials(int tile, const float (&offset)[2], unsigned char* p_tile,
                                                  float (&terms)[2]) {
@@ -134,7 +139,8 @@ struct Scores {
                 terms[i % 2] += e[0] + e[1];
                 words[i] = gpu::pack<Element>(e[0], e[1]);
             }
-            gpu::store_fragment(p_tile + gpu::fragment_offset(warp, lane, step), words[0], words[1], words[2], words[3]);
+            gpu::store_fragment(p_tile + gpu::fragment_offset(warp, lane, step), words[0], words[1], words[2],
+                                words[3]);
         }
     }
 
@@ -171,8 +177,8 @@ struct Scores {
         }
     }
 
-    // P of the tile against the running maximum; a maximum that is too low is raised first, and for the first tile of a piece
-    // there is none yet.
+    // P of the tile against the running maximum; a maximum that is too low is raised first, and for the first tile of a
+    // piece there is none yet.
     template <bool kMasked>
     __device__ __forceinline__ void softmax(int tile, int buffer, bool first) {
         float terms[2];
@@ -245,13 +251,14 @@ struct Scores {
             for (int tile = tile_begin; tile < tile_end; ++tile) {
                 issue_scores(tile == tile_begin);
                 if (kHoldValues && tile > tile_begin) {
-                    // Values of the tile before may start once these scores are nearly done: the tensor cores serve both in
-                    // turn, and the scores are on the critical path.
+                    // Values of the tile before may start once these scores are nearly done: the tensor cores serve
+                    // both in turn, and the scores are on the critical path.
                     cute::warpgroup_wait<1>();
                     publish((tile_count - 1) & 1);
                 }
                 finish_scores();
-                if (tile + 1 == tile_end && lane == 0) shared.barriers.q_tail_empty.arrive();  // the producer may replace it
+                // The producer may replace the query's tail.
+                if (tile + 1 == tile_end && lane == 0) shared.barriers.q_tail_empty.arrive();
                 if (tile >= first_masked) {
                     softmax<true>(tile, tile_count & 1, tile == tile_begin);
                 } else {

@@ -22,19 +22,20 @@ struct SharedUnit {
 };
 
 struct Barriers {
-    // Slot of the ring is free: 4 warps of its reader (scores for query pairs, values left or right for KV pairs) in every CTA of
-    // the cluster, since a slot is refilled in all of them at once.
+    // Slot of the ring is free: 4 warps of its reader (scores for query pairs, values left or right for KV pairs) in
+    // every CTA of the cluster, since a slot is refilled in all of them at once.
     gpu::Barrier slot_empty[kRingSlots];
-    // Own producer (1 + bytes), by key tile modulo kTileBarriers: the first three pairs, then the last pair and rope. The
-    // producer cannot come round to a barrier before both values warpgroups have given back a pair of the tile it stood for.
+    // Own producer (1 + bytes), by key tile modulo kTileBarriers: the first three pairs, then the last pair and rope.
+    // The producer cannot come round to a barrier before both values warpgroups have given back a pair of the tile it
+    // stood for.
     gpu::Barrier head_full[kTileBarriers];
     gpu::Barrier last_full[kTileBarriers];
-    gpu::Barrier rope_empty;     // scores: 4 warps a CTA of the cluster
+    gpu::Barrier rope_empty;       // scores: 4 warps a CTA of the cluster
     gpu::Barrier q_pairs_full[2];  // own producer (1 + bytes), by piece modulo 2: the three query pairs in the ring
-    gpu::Barrier q_tail_full;    // own producer (1 + bytes)
-    gpu::Barrier q_tail_empty;   // scores: 4 warps
-    gpu::Barrier p_ready[2];     // scores: 4 warps. P, rescale factors and, with the last tile, inverse sums are in place
-    gpu::Barrier p_free[2];      // values left and right: 8 warps have read P and what comes with it
+    gpu::Barrier q_tail_full;      // own producer (1 + bytes)
+    gpu::Barrier q_tail_empty;     // scores: 4 warps
+    gpu::Barrier p_ready[2];  // scores: 4 warps. P, rescale factors and, with the last tile, inverse sums are in place
+    gpu::Barrier p_free[2];   // values left and right: 8 warps have read P and what comes with it
     gpu::Barrier piece_full[kQueueSlots];   // schedule warp: a record is in place
     gpu::Barrier piece_empty[kQueueSlots];  // copy warp, 4 scores and 8 values warps have finished with the record
 };
@@ -50,9 +51,9 @@ struct alignas(1024) Shared {
     int rescale_flag[2][4];          // a warp
     Barriers barriers;
     PieceRecord queue[kQueueSlots];
-    plan::Cut cuts[2];               // the worker's own range
-    unsigned int grid_token;         // of the first thread's arrival at the grid's barrier
-    SharedUnit entered, left;        // units it shares: the one it starts in the middle of, the one it stops in the middle of
+    plan::Cut cuts[2];         // the worker's own range
+    unsigned int grid_token;   // of the first thread's arrival at the grid's barrier
+    SharedUnit entered, left;  // units it shares: the one it starts in the middle of, the one it stops in the middle of
     long long warp_sums[kThreads / 32];
     int warp_longest[kThreads / 32];
 };

@@ -1,4 +1,5 @@
-// Values warpgroups: O += P V for 256 columns each, and the epilogue. Side 0 owns columns 0-255, side 1 columns 256-511.
+// Values warpgroups: O += P V for 256 columns each, and the epilogue. Side 0 owns columns 0-255, side 1 columns
+// 256-511.
 #pragma once
 
 #include <cutlass/arch/barrier.h>
@@ -137,9 +138,9 @@ struct Values {
         }
     }
 
-    // Partial result, normalised, in fp16 with a power of two for each row of this side, so that no value of V overflows or
-    // loses digits: half the traffic of fp32 for an error of 2^-12 of the row's largest value. In accumulator order:
-    // [16 columns][thread][8], 16-byte stores, coalesced.
+    // Partial result, normalised, in fp16 with a power of two for each row of this side, so that no value of V
+    // overflows or loses digits: half the traffic of fp32 for an error of 2^-12 of the row's largest value. In
+    // accumulator order: [16 columns][thread][8], 16-byte stores, coalesced.
     __device__ __forceinline__ void store_partial(int slot, const float (&inverse)[2]) {
         const auto at = gpu::place();
         const long long tile = static_cast<long long>(slot) * p.work.row_tiles_per_unit + tile_in_unit;
@@ -154,8 +155,10 @@ struct Values {
             }
             largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
             largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
-            // Scaled values lie in [2^14, 2^15): the exponent field of `largest`, held where both powers are normal numbers.
-            const int exponent = core::min_of(core::max_of(__float_as_int(largest * inverse[row]) >> 23, 20), 240) - 127 - 14;
+            // Scaled values lie in [2^14, 2^15): the exponent field of `largest`, held where both powers are normal
+            // numbers.
+            const int exponent =
+                core::min_of(core::max_of(__float_as_int(largest * inverse[row]) >> 23, 20), 240) - 127 - 14;
             factor[row] = inverse[row] * __int_as_float((127 - exponent) << 23);
             if (at.lane % 4 == 0) {
                 p.partial_exponent[(tile * 2 + side) * kRowTile + 16 * at.warp + at.lane / 4 + 8 * row] =
@@ -186,9 +189,9 @@ struct Values {
             for (int k = 0; k < 8; ++k) {  // 16 columns each
                 const float* v = &o[i][8 * k];
                 unsigned char* tile = shared.pairs[pair(i).slot] + (k / 4) * gpu::kTileBytes;
-                gpu::store_fragment(tile + gpu::fragment_offset(at.warp, at.lane, k % 4), gpu::pack<Element>(v[0], v[1]),
-                                    gpu::pack<Element>(v[2], v[3]), gpu::pack<Element>(v[4], v[5]),
-                                    gpu::pack<Element>(v[6], v[7]));
+                gpu::store_fragment(tile + gpu::fragment_offset(at.warp, at.lane, k % 4),
+                                    gpu::pack<Element>(v[0], v[1]), gpu::pack<Element>(v[2], v[3]),
+                                    gpu::pack<Element>(v[4], v[5]), gpu::pack<Element>(v[6], v[7]));
             }
         }
         cutlass::arch::fence_view_async_shared();
@@ -213,7 +216,8 @@ struct Values {
         const core::RowTiling& rows = p.work.rows;
         const int heads_here = core::min_of(rows.tile_heads, rows.heads - piece.first_head);
         const int tokens_here = core::min_of(rows.tokens_per_tile, rows.s_q - piece.first_token);
-        for (int i = gpu::place().thread(); i < heads_here * tokens_here * 32; i += 128) {  // 16 bytes of this side's 512 a row
+        // 16 bytes of this side's 512 a row at a time
+        for (int i = gpu::place().thread(); i < heads_here * tokens_here * 32; i += 128) {
             const int r = i / 32;
             const long long offset = piece.request * p.out_b + (piece.first_token + r / heads_here) * p.out_token +
                                      (piece.kv_head * rows.heads + piece.first_head + r % heads_here) * p.out_head;

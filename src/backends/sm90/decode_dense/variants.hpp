@@ -5,8 +5,8 @@
 
 namespace flashmla::backends::sm90::decode_dense {
 
-// kHoldValues: whether P V of a tile waits until the next tile's scores are nearly done. It keeps the tensor cores in step where
-// they bind (pairs), and costs slots of the ring where memory binds (single).
+// kHoldValues: whether P V of a tile waits until the next tile's scores are nearly done. It keeps the tensor cores in
+// step where they bind (pairs), and costs slots of the ring where memory binds (single).
 
 // kPrefetch: whether pages are fetched into L2 a key tile before they are copied.
 
