@@ -53,11 +53,24 @@ def test_cost(flashmla):
     assert math.isclose(cost["roofline_ms"], max(cost["memory_ms"], cost["compute_ms"]))
 
 
-def test_picture_has_a_row_a_worker(flashmla):
-    text = flashmla("plan --gpu h200 --workers 5 --lengths 640,640").out
+def picture_rows(text):
     rows = [line for line in text.splitlines() if line.strip() and line.split()[0].isdigit()]
     assert len(rows) == 5
+    return rows
+
+
+def test_picture_has_a_row_a_worker(flashmla):
+    rows = picture_rows(flashmla("plan --gpu h200 --workers 5 --lengths 6400,6400").out)
     assert "a" in rows[0] and "b" in rows[4]
+    assert all("+" in row for row in rows)
+
+
+def test_picture_of_whole_units(flashmla):
+    # Ten key tiles each: splitting them would save less than it costs.
+    rows = picture_rows(flashmla("plan --gpu h200 --workers 5 --lengths 640,640").out)
+    assert ["a" in row for row in rows] == [True, False, False, False, False]
+    assert ["b" in row for row in rows] == [False, True, False, False, False]
+    assert not any("+" in row for row in rows)
 
 
 def test_many_workers_become_a_histogram(flashmla):

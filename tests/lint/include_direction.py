@@ -1,4 +1,4 @@
-"""Includes go one way: core <- plan <- (backends, combine) <- dispatch <- api. This reads every #include and says which breaks it.
+"""Includes go one way: core <- plan <- combine <- backends <- dispatch <- api. This reads every #include and says which breaks it.
 
 A room (a folder below src/, or a top-level folder) may include the rooms listed for it. Two further rules: the planner sees of a
 backend only the integers in its config.hpp, and CUDA or CuTe headers stay in the rooms that hold device code.

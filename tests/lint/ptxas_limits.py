@@ -12,9 +12,11 @@ REGISTER_LIMITS = {
     "flash_fwd_splitkv_mla_kernel": 128,  # 512 threads; setmaxnreg moves registers between the warpgroups
     "flash_fwd_mla_combine_kernel": 80,  # three CTAs of 256 threads an SM
 }
-# Bytes of spill stores that a kernel still has. A ratchet towards no entry at all: lower them, never raise them.
+# Bytes of spill stores and loads that a kernel still has. A ratchet towards no entry at all: lower them, never raise them.
 SPILL_LIMITS = {
-    "flash_fwd_splitkv_mla_kernel": 88,
+    # All of them in the values warpgroups, before and after a piece (its record, the epilogue). In the machine code no STL and no
+    # LDL lies in a main loop (from HGMMA to the branch back, out-of-line waits included), in the scores warpgroup, or in the merge.
+    "flash_fwd_splitkv_mla_kernel": (80, 108),
 }
 FORBIDDEN = {
     "C7508": "setmaxnreg ignored",
@@ -23,9 +25,10 @@ FORBIDDEN = {
     "C7512": "WGMMA serialised",
     "C7513": "WGMMA serialised",
     "C7514": "WGMMA serialised",
+    "C7520": "WGMMA serialised",
 }
 ENTRY = re.compile(r"Compiling entry function '(\w+)'")
-SPILLS = re.compile(r"(\d+) bytes spill stores")
+SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
 
 
@@ -43,8 +46,10 @@ def complaints(report):
             limit = limit_of(kernel, REGISTER_LIMITS)
             if limit is None:
                 found.append(f"{kernel}: no register limit; add one to REGISTER_LIMITS in {pathlib.Path(__file__).name}")
-        if (match := SPILLS.search(line)) and int(match.group(1)) > (most := limit_of(kernel, SPILL_LIMITS) or 0):
-            found.append(f"{kernel}: {match.group(1)} bytes spill stores, limit {most}")
+        if match := SPILLS.search(line):
+            for what, spilled, most in zip(("stores", "loads"), match.groups(), limit_of(kernel, SPILL_LIMITS) or (0, 0)):
+                if int(spilled) > most:
+                    found.append(f"{kernel}: {spilled} bytes spill {what}, limit {most}")
         if (match := REGISTERS.search(line)) and kernels and limit is not None and int(match.group(1)) > limit:
             found.append(f"{kernel}: {match.group(1)} registers, limit {limit}")
         found += [f"{meaning} ({code}): {line.strip()}" for code, meaning in FORBIDDEN.items() if code in line]
