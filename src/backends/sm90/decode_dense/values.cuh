@@ -139,7 +139,7 @@ struct Values {
     }
 
     // Partial result, normalised, in fp16 with a power of two for each row of this side, so that no value of V
-    // overflows or loses digits: half the traffic of fp32 for an error of 2^-12 of the row's largest value. In
+    // overflows or loses digits: half the traffic of fp32 for an error of 2^-11 of the row's largest value. In
     // accumulator order: [16 columns][thread][8], 16-byte stores, coalesced.
     __device__ __forceinline__ void store_partial(int slot, const float (&inverse)[2]) {
         const auto at = gpu::place();
