@@ -20,10 +20,15 @@ def source_hash(root=ROOT):
     return hashlib.sha256(listing.encode()).hexdigest()[:16]
 
 
+def hash_of_receipt(path):
+    receipt = json.loads(pathlib.Path(path).read_text())
+    return receipt.get("header", receipt)["source_hash"]
+
+
 def main(receipts):
     current = source_hash()
     print(current)
-    stale = [r for r in receipts if json.loads(pathlib.Path(r).read_text())["source_hash"] != current]
+    stale = [r for r in receipts if hash_of_receipt(r) != current]
     for receipt in stale:
         print(f"{receipt}: measured on other sources")
     return bool(stale)

@@ -40,6 +40,18 @@ std::vector<PathCase> on_every_path(const Family& family, bool emulated_too) {
     return cases;
 }
 
+// Seconds a case: on the widest path only, and not under a sanitizer.
+std::vector<PathCase> on_the_widest_path(const testing_support::Family& family) {
+    std::vector<PathCase> cases;
+    if (kSanitized) return cases;
+    const CpuPath* widest = nullptr;  // native paths stand first, the widest last among them
+    for (const CpuPath& path : cpu_paths()) {
+        if (!path.emulated) widest = &path;
+    }
+    for (std::size_t i = 0; i < family.size(); ++i) cases.push_back({*widest, family[i]});
+    return cases;
+}
+
 std::string name_of(const testing::TestParamInfo<PathCase>& info) {
     return info.param.path.name + "_" + testing_support::test_name({info.param.spec, info.index});
 }
@@ -53,6 +65,7 @@ FLASHMLA_FAMILY(PoisonedTails, testing_support::poisoned_tails(), true);
 FLASHMLA_FAMILY(ContainedNan, testing_support::contained_nan(), true);
 FLASHMLA_FAMILY(HeadsAndTokens, testing_support::heads_and_tokens(), true);
 FLASHMLA_FAMILY(Layouts, testing_support::layouts(), false);
+INSTANTIATE_TEST_SUITE_P(Large, Oracle, testing::ValuesIn(on_the_widest_path(testing_support::large())), name_of);
 
 }  // namespace
 }  // namespace flashmla::cpu_tests
