@@ -77,7 +77,7 @@ Status plan_gpu_workers(DecodePlan& plan) {
     const int heads = static_cast<int>(shape.h_q / shape.h_kv);
     const int tiles = core::make_row_tiling(heads, static_cast<int>(shape.s_q), sm90_dense::kRowTile).tiles;
     plan.row_tiles_per_worker = row_tiles_per_worker(tiles, plan.device.num_processors);
-    const int most = plan.device.num_processors / plan.row_tiles_per_worker;
+    const int most = core::min_of(plan.device.num_processors / plan.row_tiles_per_worker, sm90_dense::kMaxWorkers);
     if (most < 1) {
         return invalid_argument("device.num_processors: got " + std::to_string(plan.device.num_processors) +
                                 ", wanted at least " + std::to_string(plan.row_tiles_per_worker));

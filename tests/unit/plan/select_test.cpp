@@ -81,6 +81,13 @@ TEST(Select, WorkersCanBeLoweredNotRaisedOnAGpu) {
     EXPECT_EQ(planned(deepseek(), h200(), options).num_workers, 66);
 }
 
+TEST(Select, WorkersStayWithinWhatTheMergeHolds) {
+    DeviceInfo device = h200();
+    device.num_processors = 400;
+    EXPECT_EQ(planned(deepseek(8, 16), device).num_workers, 132);
+    EXPECT_EQ(planned(deepseek(8, 128), device).num_workers, 132);
+}
+
 TEST(Select, BatchSizeNeverChangesTheKernelOrItsWorkers) {
     PlanOptions options;
     options.batch_invariant = true;

@@ -22,6 +22,10 @@ inline constexpr int kTileBarriers = 3;    // more key tiles than the ring can h
 inline constexpr int kQueryPairs = 3;      // the first pairs of the query live in registers of the scores warpgroup
 inline constexpr int kQueryTailTiles = 3;  // the other three tiles stay in shared memory
 
+// A unit has at most one piece a worker, and the merge keeps every piece's weights in shared memory. More SMs stay
+// idle.
+inline constexpr int kMaxWorkers = 132;
+
 inline constexpr int kSharedBytes = 232448;  // what struct Shared takes, checked there; a Hopper CTA has 232,448
 inline constexpr int kQueueSlots = 4;        // pieces that the schedule warp may be ahead
 

@@ -14,15 +14,14 @@
 
 namespace flashmla::backends::sm90::decode_dense {
 
-inline constexpr int kMaxSplits = 132;                    // pieces of a unit: one a worker
 inline constexpr int kWeightParts = kThreads / kRowTile;  // threads that share a row's pieces
 inline constexpr int kPiecesInFlight = 8;                 // packets a thread has loads of in flight
 
 // Scratch of the merge, in the ring's memory, which nobody uses any more.
 struct MergeScratch {
     // [piece][column half][row]: first the exponent, then 2^(lse - total + exponent)
-    float weight[kMaxSplits][2][kRowTile];
-    float lse[kMaxSplits][kRowTile];
+    float weight[kMaxWorkers][2][kRowTile];
+    float lse[kMaxWorkers][kRowTile];
     float top[kWeightParts][kRowTile];
     float sum[kWeightParts][kRowTile];
     float share[kThreads][8];  // merged values of a thread's share of the pieces, on their way to one thread
