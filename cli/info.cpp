@@ -32,6 +32,12 @@ std::string dtypes_text(const KernelInfo& kernel) {
     return text;
 }
 
+std::string formats_text(const KernelInfo& kernel) {
+    std::string text;
+    for (const CacheFormat format : kernel.formats) text += fmt::format("{}{}", text.empty() ? "" : ", ", name(format));
+    return text.empty() ? "-" : text;
+}
+
 std::string device_text(const KernelInfo& kernel) {
     if (kernel.device == DeviceType::kCpu) return "CPU";
     return fmt::format("GPU, sm_{}", kernel.compute_capability);
@@ -47,8 +53,8 @@ void print_markdown() {
         "|\n");
     fmt::print("|---|---|---|---|---|---|---|---|---|\n");
     for (const KernelInfo& kernel : kernel_catalog()) {
-        fmt::print("| `{}` | {} | {} | {} | {} | {} | {} | any | {} |\n", kernel.name, kernel.operation,
-                   device_text(kernel), dtypes_text(kernel), kernel.cache_format, dims_text(kernel), page_text(kernel),
+        fmt::print("| `{}` | {} | {} | {} | {} | {} | {} | any | {} |\n", kernel.name, name(kernel.operation),
+                   device_text(kernel), dtypes_text(kernel), formats_text(kernel), dims_text(kernel), page_text(kernel),
                    kernel.summary);
     }
 }
@@ -69,11 +75,11 @@ void print_text() {
     if (cuda_device_count() == 0) print_line("cuda", query_device({DeviceType::kCuda, 0}).status().message());
     fmt::print("\nKernels\n");
     for (const KernelInfo& kernel : kernel_catalog()) {
-        fmt::print("  {} ({}, {}){}\n", kernel.name, kernel.operation, device_text(kernel),
+        fmt::print("  {} ({}, {}){}\n", kernel.name, name(kernel.operation), device_text(kernel),
                    kernel.built ? "" : " - not part of this build");
         print_line("", kernel.summary);
         print_line("", fmt::format("{}; cache {}; dims {}; page {}; any heads, any query tokens, causal or not",
-                                   dtypes_text(kernel), kernel.cache_format, dims_text(kernel), page_text(kernel)));
+                                   dtypes_text(kernel), formats_text(kernel), dims_text(kernel), page_text(kernel)));
     }
 }
 
@@ -92,11 +98,13 @@ Json to_json() {
         for (const HeadDims& pair : kernel.dims) dims.push_back({{"d_qk", pair.d_qk}, {"d_v", pair.d_v}});
         Json dtypes = Json::array();
         for (const DType dtype : kernel.dtypes) dtypes.push_back(name(dtype));
+        Json formats = Json::array();
+        for (const CacheFormat format : kernel.formats) formats.push_back(name(format));
         document["kernels"].push_back({{"name", kernel.name},
-                                       {"operation", kernel.operation},
+                                       {"operation", name(kernel.operation)},
                                        {"device", kernel.device == DeviceType::kCpu ? "cpu" : "cuda"},
                                        {"compute_capability", kernel.compute_capability},
-                                       {"cache_format", kernel.cache_format},
+                                       {"cache_formats", formats},
                                        {"dtypes", dtypes},
                                        {"dims", dims},
                                        {"page_size", kernel.page_size},

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "flashmla/cache_format.hpp"
 #include "flashmla/types.hpp"
 
 namespace flashmla {
@@ -19,8 +20,8 @@ struct HeadDims {
 struct KernelInfo {
     KernelId id = KernelId::kCpuDecodeDense;
     const char* name = "";
-    const char* operation = "";     // "decode"
-    const char* cache_format = "";  // "16-bit": the cache holds q's dtype
+    Operation operation = Operation::kDecode;
+    std::span<const CacheFormat> formats;  // empty: the operation reads no cache
     const char* summary = "";
     DeviceType device = DeviceType::kCpu;
     int compute_capability = 0;  // exactly this one (90 = sm_90a code); 0 = any, on the CPU

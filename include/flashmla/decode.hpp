@@ -1,8 +1,10 @@
-// Dense MLA decode over a paged cache: out = softmax(softmax_scale * q . k) v, where v is the first d_v columns of k.
+// MLA decode over a paged cache, dense or token-sparse: out = softmax(softmax_scale * q . k) v, where v is the first
+// d_v columns of k.
 #pragma once
 
 #include <cstddef>
 
+#include "flashmla/cache_format.hpp"
 #include "flashmla/plan.hpp"
 #include "flashmla/status.hpp"
 #include "flashmla/tensor_view.hpp"
@@ -10,14 +12,28 @@
 
 namespace flashmla {
 
+// Dense by block_table and lengths, or sparse by indices; a tensor of rank 0 is one that is not given.
 struct DecodeArgs {
-    TensorView q;              // (b, s_q, h_q, d_qk) bf16 or fp16; last axis contiguous, other strides free
-    TensorView k_cache;        // (num_pages, page_size, h_kv, d_qk) q's dtype; last axis contiguous, page stride free
-    TensorView block_table;    // (b, max_pages) int32; entries past a request's length are never read through
-    TensorView cache_seqlens;  // (b,) int32, 0 allowed. Give this or cu_seqlens_k, not both (the other has rank 0)
-    TensorView cu_seqlens_k;   // (b + 1,) int32, cumulative lengths: request i has cu[i + 1] - cu[i] keys
-    TensorView out;            // (b, s_q, h_q, d_v) q's dtype; written in full, also rows without a key (0)
-    TensorView lse;            // (b, h_q, s_q) fp32, natural log; +inf for rows without a key
+    TensorView q{};              // (b, s_q, h_q, d_qk) bf16 or fp16 (e4m3 with an fp8_flat cache); last axis contiguous
+    TensorView k_cache{};        // (num_pages, page_size, h_kv, record), format by cache_format_of; page stride free
+    TensorView block_table{};    // (b, max_pages) int32; entries past a request's length are never read through
+    TensorView cache_seqlens{};  // (b,) int32, 0 allowed. Give this or cu_seqlens_k, not both (the other has rank 0)
+    TensorView cu_seqlens_k{};   // (b + 1,) int32, cumulative lengths: request i has cu[i + 1] - cu[i] keys
+
+    // Sparse: query token (i, j) attends to the tokens its indices name; a token is page * page_size + offset.
+    TensorView indices{};  // (b, s_q, topk) int32; outside [0, num_pages * page_size) = masked. Needs causal = false
+    TensorView topk_length{};        // optional (b,) or (b, s_q) int32: entries at or past it are never read
+    TensorView extra_k_cache{};      // optional second cache, k_cache's dtype and record, a page size of its own
+    TensorView extra_indices{};      // (b, s_q, extra_topk) int32, into the extra cache
+    TensorView extra_topk_length{};  // optional (b,) or (b, s_q) int32
+
+    TensorView attn_sink{};  // optional (h_q,) fp32: out is scaled by exp(lse) / (exp(lse) + exp(sink)); lse is not
+    TensorView
+        descale_q{};  // optional, fp8_flat: (1,) or (b,) fp32, what an e4m3 query value is worth; 1.0 if not given
+    TensorView descale_k{};  // optional, fp8_flat: (1,) or (b,) fp32, what a cache value is worth; 1.0 if not given
+
+    TensorView out{};  // (b, s_q, h_q, d_v) q's dtype (bf16 for an e4m3 q); written in full, rows without a key 0
+    TensorView lse{};  // (b, h_q, s_q) fp32, natural log; +inf for rows without a key
     double softmax_scale = 0;  // used when has_softmax_scale; otherwise d_qk ** -0.5
     bool has_softmax_scale = false;
     bool causal = false;  // query token i sees keys [0, max(0, len - s_q + i + 1))

@@ -1,12 +1,18 @@
 // The whole C++ interface in one include.
 #pragma once
 
+#include "flashmla/absorb.hpp"
 #include "flashmla/build_info.hpp"
+#include "flashmla/cache_format.hpp"
+#include "flashmla/capability.hpp"
 #include "flashmla/catalog.hpp"
 #include "flashmla/decode.hpp"
 #include "flashmla/device.hpp"
 #include "flashmla/explain.hpp"
+#include "flashmla/kv_cache.hpp"
+#include "flashmla/merge.hpp"
 #include "flashmla/plan.hpp"
+#include "flashmla/prefill.hpp"
 #include "flashmla/simulator.hpp"
 #include "flashmla/status.hpp"
 #include "flashmla/tensor_view.hpp"

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "flashmla/cache_format.hpp"
 #include "flashmla/catalog.hpp"
 #include "flashmla/device.hpp"
 #include "flashmla/status.hpp"
@@ -21,9 +22,13 @@ struct DecodeShape {
     std::int64_t d_qk = 576;         // latent + rope
     std::int64_t d_v = 512;          // the first d_v columns of a cache row are its value
     std::int64_t page_size = 64;     // tokens a cache page
-    std::int64_t max_pages = 0;      // block_table's width
-    DType dtype = DType::kBFloat16;  // of q, the cache and out
+    std::int64_t max_pages = 0;      // block_table's width; 0 when sparse
+    DType dtype = DType::kBFloat16;  // of q
+    CacheFormat format = CacheFormat::kBFloat16;
     bool causal = false;
+    std::int64_t topk = 0;             // indices a query token; 0 = dense
+    std::int64_t extra_topk = 0;       // indices into the extra cache; 0 = there is none
+    std::int64_t extra_page_size = 0;  // tokens a page of the extra cache
     friend bool operator==(const DecodeShape&, const DecodeShape&) = default;
 };
 

@@ -12,7 +12,7 @@ def info() -> dict[str, Any]:
     """Version and build facts (git revision, compiler, toolkit, architectures, CPU paths) and the devices of this machine.
 
     Keys: version, git_revision, source_hash, compiler, cuda_toolkit, cuda_architectures, cpu_paths; kernels, a list of
-    dictionaries with name, operation, cache_format, summary and built (whether this build has it); devices, one of
+    dictionaries with name, operation, cache_formats, summary and built (whether this build has it); devices, one of
     dictionaries with name, type, index, arch, compute_capability, num_processors, smem_per_block_bytes, l2_bytes,
     memory_gbps and matrix_tflops (0 where not known).
     """

@@ -25,8 +25,10 @@ void bind_info(nb::module_& module) {
         for (const KernelInfo& kernel : kernel_catalog()) {
             nb::dict row;
             row["name"] = kernel.name;
-            row["operation"] = kernel.operation;
-            row["cache_format"] = kernel.cache_format;
+            row["operation"] = name(kernel.operation);
+            nb::list formats;
+            for (const CacheFormat format : kernel.formats) formats.append(name(format));
+            row["cache_formats"] = formats;
             row["summary"] = kernel.summary;
             row["built"] = kernel.built;
             result.append(row);

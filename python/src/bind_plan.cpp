@@ -31,7 +31,7 @@ DeviceInfo find_device(const std::string& name) {
 }
 
 DType find_dtype(const std::string& dtype_name) {
-    for (DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32, DType::kInt32}) {
+    for (DType dtype : kAllDTypes) {
         if (dtype_name == name(dtype)) return dtype;
     }
     throw nb::value_error(("dtype: got " + dtype_name + ", wanted bfloat16 or float16").c_str());

@@ -35,7 +35,7 @@ std::string describe(nb::dlpack::dtype dtype) {
 
 // Which element types an operation takes is decided in the library; here only what it has no name for is turned away.
 DType to_dtype(const char* argument, const std::string& dtype_name) {
-    for (DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32, DType::kInt32}) {
+    for (DType dtype : kAllDTypes) {
         if (dtype_name == name(dtype)) return dtype;
     }
     const std::string_view word(argument);
@@ -51,6 +51,8 @@ DType to_dtype(const char* argument, nb::dlpack::dtype dtype) {
         if (code == Code::Float && dtype.bits == 16) return DType::kFloat16;
         if (code == Code::Float && dtype.bits == 32) return DType::kFloat32;
         if (code == Code::Int && dtype.bits == 32) return DType::kInt32;
+        if (code == Code::Int && dtype.bits == 64) return DType::kInt64;
+        if (code == Code::UInt && dtype.bits == 8) return DType::kUInt8;
     }
     return to_dtype(argument, describe(dtype));
 }

@@ -122,7 +122,10 @@ constexpr double unit_roundoff(DType dtype) {
         case DType::kBFloat16: return 0x1p-8;
         case DType::kFloat16: return 0x1p-11;
         case DType::kFloat32: return 0x1p-24;
-        case DType::kInt32: return 0;
+        case DType::kFloat8E4m3: return 0x1p-4;
+        case DType::kInt32:
+        case DType::kUInt8:
+        case DType::kInt64: return 0;
     }
     return 0;
 }

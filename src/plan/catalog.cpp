@@ -16,14 +16,15 @@ constexpr bool kWithCuda = false;
 #endif
 
 constexpr DType k16Bit[] = {DType::kBFloat16, DType::kFloat16};
+constexpr CacheFormat k16BitFormats[] = {CacheFormat::kBFloat16, CacheFormat::kFloat16};
 constexpr HeadDims kSm90DenseDims[] = {{sm90_dense::kDimQk, sm90_dense::kDimV}};
 constexpr HeadDims kCpuDenseDims[] = {{576, 512}, {512, 512}, {320, 256}};
 
 constexpr KernelInfo kCatalog[] = {
     {.id = KernelId::kSm90DecodeDense,
      .name = sm90_dense::kName,
-     .operation = "decode",
-     .cache_format = "16-bit",
+     .operation = Operation::kDecode,
+     .formats = k16BitFormats,
      .summary = "dense decode on Hopper: WGMMA on 64-row tiles, KV streamed by TMA",
      .device = DeviceType::kCuda,
      .compute_capability = 90,
@@ -34,8 +35,8 @@ constexpr KernelInfo kCatalog[] = {
      .built = kWithCuda},
     {.id = KernelId::kCpuDecodeDense,
      .name = "cpu_decode_dense",
-     .operation = "decode",
-     .cache_format = "16-bit",
+     .operation = Operation::kDecode,
+     .formats = k16BitFormats,
      .summary = "dense decode on the CPU: blocked products, online softmax, fixed-order merge",
      .device = DeviceType::kCpu,
      .compute_capability = 0,
