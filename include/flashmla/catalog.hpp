@@ -22,14 +22,15 @@ struct KernelInfo {
     const char* name = "";
     Operation operation = Operation::kDecode;
     std::span<const CacheFormat> formats;  // empty: the operation reads no cache
+    bool sparse = false;                   // decode: keys by indices instead of a block table
     const char* summary = "";
     DeviceType device = DeviceType::kCpu;
     int compute_capability = 0;  // exactly this one (90 = sm_90a code); 0 = any, on the CPU
     std::span<const DType> dtypes;
-    std::span<const HeadDims> dims;
-    int page_size = 0;           // the only page size taken; 0 = any
-    int io_alignment_bytes = 1;  // addresses and strides of q, k_cache and out are multiples of this
-    bool built = false;          // part of this build; a kernel that is not can still be planned, on any machine
+    std::span<const HeadDims> dims;  // empty: any
+    int page_size = 0;               // the only page size taken; 0 = any
+    int io_alignment_bytes = 1;      // addresses and strides of q, k_cache and out are multiples of this
+    bool built = false;              // part of this build; a kernel that is not can still be planned, on any machine
 };
 
 // Most specialised first; the planner takes the first that fits.

@@ -41,7 +41,7 @@ struct PlanOptions {
     int num_workers = 0;
 };
 
-// Why a kernel of the catalogue was or was not taken.
+// Why a kernel of the operation was or was not taken.
 struct KernelVerdict {
     std::string kernel;
     bool chosen = false;
@@ -56,7 +56,7 @@ struct DecodePlan {
     KernelId kernel_id = KernelId::kCpuDecodeDense;
     std::string kernel;                   // catalogue name
     std::string reason;                   // one sentence
-    std::vector<KernelVerdict> verdicts;  // every kernel of the catalogue
+    std::vector<KernelVerdict> verdicts;  // every kernel of the operation
     int num_workers = 1;
     int row_tiles_per_worker = 1;     // row tiles that one worker advances side by side, on a GPU one a CTA
     std::size_t workspace_bytes = 0;  // 0 is legal

@@ -36,7 +36,7 @@ struct PrefillPlan {
     KernelId kernel_id{};
     std::string kernel;
     std::string reason;
-    std::vector<KernelVerdict> verdicts;
+    std::vector<KernelVerdict> verdicts;  // every kernel of the operation
     int num_workers = 1;
     std::size_t workspace_bytes = 0;
 };

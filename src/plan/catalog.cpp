@@ -58,4 +58,11 @@ const KernelInfo& plan::kernel_info(KernelId id) {
     return kCatalog[0];  // unreachable for the enumerators
 }
 
+const KernelInfo* plan::kernel_named(std::string_view name) {
+    for (const KernelInfo& kernel : kCatalog) {
+        if (name == kernel.name) return &kernel;
+    }
+    return nullptr;
+}
+
 }  // namespace flashmla

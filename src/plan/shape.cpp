@@ -1,6 +1,7 @@
 #include "plan/shape.hpp"
 
 #include <limits>
+#include <span>
 #include <string>
 
 #include "core/checked.hpp"
@@ -16,13 +17,33 @@ Status check_range(const char* what, std::int64_t got, std::int64_t low, std::in
                             " to " + std::to_string(high));
 }
 
+struct Range {
+    const char* what;
+    std::int64_t got, low, high;
+};
+
+Status check_ranges(std::span<const Range> ranges) {
+    for (const Range& range : ranges) {
+        if (Status status = check_range(range.what, range.got, range.low, range.high); !status.ok()) return status;
+    }
+    return {};
+}
+
+Status check_heads(std::int64_t h_q, std::int64_t h_kv) {
+    if (h_q % h_kv == 0) return {};
+    return invalid_argument("h_q: got " + std::to_string(h_q) +
+                            ", wanted a multiple of h_kv = " + std::to_string(h_kv));
+}
+
+Status check_dtype(DType dtype) {
+    if (dtype == DType::kBFloat16 || dtype == DType::kFloat16) return {};
+    return invalid_argument(std::string("dtype: got ") + name(dtype) + ", wanted bfloat16 or float16");
+}
+
 }  // namespace
 
 Status check_shape(const DecodeShape& shape) {
-    const struct {
-        const char* what;
-        std::int64_t got, low, high;
-    } ranges[] = {
+    const Range ranges[] = {
         {"b", shape.b, 0, kMaxInt},
         {"s_q", shape.s_q, 1, kMaxRowsPerRequest},
         {"h_q", shape.h_q, 1, kMaxRowsPerRequest},
@@ -32,23 +53,44 @@ Status check_shape(const DecodeShape& shape) {
         {"page_size", shape.page_size, 1, kMaxInt},
         {"max_pages", shape.max_pages, 0, kMaxInt},
     };
-    for (const auto& range : ranges) {
-        if (Status status = check_range(range.what, range.got, range.low, range.high); !status.ok()) return status;
-    }
-    if (shape.h_q % shape.h_kv != 0) {
-        return invalid_argument("h_q: got " + std::to_string(shape.h_q) +
-                                ", wanted a multiple of h_kv = " + std::to_string(shape.h_kv));
-    }
+    if (Status status = check_ranges(ranges); !status.ok()) return status;
+    if (Status status = check_heads(shape.h_q, shape.h_kv); !status.ok()) return status;
     if (shape.d_v > shape.d_qk) {
         return invalid_argument("d_v: got " + std::to_string(shape.d_v) + ", wanted at most d_qk = " +
                                 std::to_string(shape.d_qk) + ", because a value is the first columns of its cache row");
     }
-    if (shape.dtype != DType::kBFloat16 && shape.dtype != DType::kFloat16) {
-        return invalid_argument(std::string("dtype: got ") + name(shape.dtype) + ", wanted bfloat16 or float16");
-    }
+    if (Status status = check_dtype(shape.dtype); !status.ok()) return status;
     const std::int64_t rows = shape.s_q * shape.h_q;  // both at most 2^30
     if (Status status = check_range("s_q * h_q", rows, 1, kMaxRowsPerRequest); !status.ok()) return status;
     return check_range("b * s_q * h_q", shape.b * rows, 0, kMaxRows);
+}
+
+Status check_shape(const PrefillShape& shape) {
+    const bool sparse = shape.operation == Operation::kSparsePrefill;
+    if (!sparse && shape.operation != Operation::kDensePrefill && shape.operation != Operation::kDensePrefillBackward) {
+        return invalid_argument(std::string("operation: got ") + name(shape.operation) +
+                                ", wanted dense_prefill, dense_prefill_backward or sparse_prefill");
+    }
+    // Cumulative lengths are int32, hence total_q and total_kv.
+    const Range ranges[] = {
+        {"b", shape.b, sparse ? 1 : 0, sparse ? 1 : kMaxInt},
+        {"total_q", shape.total_q, 0, kMaxInt},
+        {"total_kv", shape.total_kv, 0, kMaxInt},
+        {"max_seqlen_q", shape.max_seqlen_q, 0, kMaxInt},
+        {"max_seqlen_kv", shape.max_seqlen_kv, 0, kMaxInt},
+        {"h_q", shape.h_q, 1, kMaxRowsPerRequest},
+        {"h_kv", shape.h_kv, 1, kMaxRowsPerRequest},
+        {"d_qk", shape.d_qk, 1, kMaxInt},
+        {"d_v", shape.d_v, 1, kMaxInt},
+        {"topk", shape.topk, sparse ? 1 : 0, sparse ? kMaxInt : 0},
+    };
+    if (Status status = check_ranges(ranges); !status.ok()) return status;
+    if (Status status = check_heads(shape.h_q, shape.h_kv); !status.ok()) return status;
+    if (Status status = check_dtype(shape.dtype); !status.ok()) return status;
+    if (sparse && shape.causal) {
+        return invalid_argument("causal: got true, wanted false: in sparse prefill the indices decide");
+    }
+    return check_range("total_q * h_q", shape.total_q * shape.h_q, 0, kMaxRows);
 }
 
 }  // namespace flashmla::plan

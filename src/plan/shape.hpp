@@ -2,6 +2,7 @@
 #pragma once
 
 #include "flashmla/plan.hpp"
+#include "flashmla/prefill.hpp"
 #include "flashmla/status.hpp"
 
 namespace flashmla::plan {
@@ -13,5 +14,6 @@ inline constexpr std::int64_t kMaxRowsPerRequest = std::int64_t{1} << 30;
 inline constexpr std::int64_t kMaxRows = std::int64_t{1} << 36;
 
 Status check_shape(const DecodeShape& shape);
+Status check_shape(const PrefillShape& shape);
 
 }  // namespace flashmla::plan
