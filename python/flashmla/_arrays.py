@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 from types import ModuleType
 from typing import Any, cast
@@ -101,6 +102,23 @@ def _holds_ml_dtypes(array: Any) -> bool:
     return type(array).__module__.partition(".")[0] in ("numpy", "cupy")
 
 
+def dtype_name(array: Any) -> str:
+    """The element type's name as this library has it ("bfloat16"); "" for plain buffers."""
+    return str(getattr(array, "dtype", "")).removeprefix("torch.")
+
+
+def output_dtype(q: Any) -> str | None:
+    """The dtype of attention outputs, for `empty`: q's own, or bfloat16 for e4m3 queries."""
+    return "bfloat16" if dtype_name(q) == "float8_e4m3fn" else None
+
+
+def _element_type(name: str) -> Any:
+    """What numpy.empty and cupy.empty take for a dtype's name; only ml_dtypes knows those that NumPy does not."""
+    if name in ("bfloat16", "float8_e4m3fn"):
+        return getattr(importlib.import_module("ml_dtypes"), name)
+    return name
+
+
 def empty(like: Any, shape: tuple[int, ...], dtype: str | None) -> Any:
     """An array of `like`'s framework on its device; dtype None is like's own, otherwise a name ("float32", "uint8").
 
@@ -111,11 +129,11 @@ def empty(like: Any, shape: tuple[int, ...], dtype: str | None) -> Any:
         return like.new_empty(shape, dtype=like.dtype if dtype is None else getattr(framework, dtype))
     if framework is not None and _holds_ml_dtypes(like):
         with like.device if framework.__name__ == "cupy" else contextlib.nullcontext():
-            return framework.empty(shape, dtype=like.dtype if dtype is None else dtype)
+            return framework.empty(shape, dtype=like.dtype if dtype is None else _element_type(dtype))
     if not is_on_host(like):
         raise NotImplementedError(f"out: cannot allocate a CUDA array for {type(like).__name__}; pass out= and lse=")
     if dtype is None:
-        dtype = str(like.dtype) if hasattr(like, "dtype") else "float16"
+        dtype = dtype_name(like) or "float16"
     return _core.host_array(shape, dtype)
 
 

@@ -67,6 +67,7 @@ def decode_workspace_bytes(
     batch_invariant: bool,
     kernel: str,
     num_workers: int,
+    extras: tuple[Any, ...] | None = None,
     /,
 ) -> int: ...
 def decode(
@@ -84,6 +85,7 @@ def decode(
     num_workers: int,
     workspace: Any,
     stream: int | None,
+    extras: tuple[Any, ...] | None = None,
     /,
 ) -> None: ...
 def simulate_decoding_step(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flashmla import _core
-from flashmla._decode import integer
+from flashmla._arguments import integer
 
 
 class FlashMLADecodingSimulator:

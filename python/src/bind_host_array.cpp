@@ -23,6 +23,8 @@ nb::object host_array(const std::vector<std::int64_t>& shape, const std::string&
     nb::dlpack::dtype dtype{static_cast<std::uint8_t>(Code::Float), 32, 1};
     if (dtype_name == "bfloat16") dtype = {static_cast<std::uint8_t>(Code::Bfloat), 16, 1};
     if (dtype_name == "float16") dtype.bits = 16;
+    if (dtype_name == "uint8") dtype = {static_cast<std::uint8_t>(Code::UInt), 8, 1};
+    if (dtype_name == "float8_e4m3fn") dtype = {static_cast<std::uint8_t>(Code::Float8_E4M3FN), 8, 1};
     std::vector<std::size_t> extents(shape.begin(), shape.end());
     std::size_t bytes = dtype.bits / 8;
     for (std::size_t extent : extents) bytes *= extent;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMaxPlans = 4096;
 
 struct Key {
-    std::array<std::int64_t, 14> numbers{};
+    std::array<std::int64_t, 20> numbers{};
     std::string kernel;
     friend bool operator==(const Key&, const Key&) = default;
 };
@@ -37,7 +37,10 @@ Key make_key(const DecodeArgs& args, const PlanOptions& options) {
     return {
         .numbers = {q[0], q[1], q[2], cache[2], q[3], args.out.shape[3], cache[1], args.block_table.shape[1],
                     static_cast<std::int64_t>(args.q.dtype), args.causal, static_cast<std::int64_t>(args.q.device.type),
-                    args.q.device.index, options.batch_invariant, options.num_workers},
+                    args.q.device.index, options.batch_invariant, options.num_workers,
+                    // what sparse calls and fp8 caches add to a shape
+                    static_cast<std::int64_t>(args.k_cache.dtype), cache[3], args.indices.shape[2],
+                    args.extra_k_cache.shape[1], args.extra_indices.shape[2], args.attn_sink.rank},
         .kernel = options.kernel};
 }
 

@@ -2,6 +2,8 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -9,6 +11,11 @@ namespace nb = nanobind;
 
 namespace flashmla::python {
 namespace {
+
+// Caches, whose elements may be the bytes of records.
+bool holds_records(std::string_view argument) {
+    return argument.ends_with("cache") || argument == "source" || argument == "destination";
+}
 
 constexpr int kDlpackCpu = 1, kDlpackCuda = 2, kDlpackCudaHost = 3, kDlpackCudaManaged = 13;
 
@@ -29,18 +36,35 @@ std::string describe(nb::dlpack::dtype dtype) {
         case Code::Bfloat: return "bfloat" + bits;
         case Code::Complex: return "complex" + bits;
         case Code::Bool: return "bool";
+        case Code::Float8_E5M2: return "float8_e5m2";
+        case Code::Float8_E8M0FNU: return "float8_e8m0fnu";
         default: return "a " + bits + "-bit type (DLPack code " + std::to_string(dtype.code) + ")";
     }
 }
 
-// Which element types an operation takes is decided in the library; here only what it has no name for is turned away.
+// The element types that arguments of a name have in any operation, for the message about one that the library has no
+// name for. Which of them an operation takes is decided in the library.
+const char* usual_dtypes(std::string_view argument) {
+    constexpr std::string_view kFloat32[] = {"lse",       "lses",      "max_logits", "attn_sink",
+                                             "descale_q", "descale_k", "cos_sin",    "dlse"};
+    constexpr std::string_view kInt32[] = {"block_table", "cache_seqlens", "indices",
+                                           "topk_length", "extra_indices", "extra_topk_length"};
+    const auto has = [&](const auto& names) {
+        return std::find(std::begin(names), std::end(names), argument) != std::end(names);
+    };
+    if (has(kInt32) || argument.starts_with("cu_seqlens")) return "int32";
+    if (has(kFloat32)) return "float32";
+    if (argument == "slot_ids" || argument == "positions" || argument == "page_pairs") return "int32 or int64";
+    if (holds_records(argument)) return "bfloat16, float16, float8_e4m3fn or uint8";
+    return "bfloat16, float16 or float32";
+}
+
 DType to_dtype(const char* argument, const std::string& dtype_name) {
     for (DType dtype : kAllDTypes) {
         if (dtype_name == name(dtype)) return dtype;
     }
-    const std::string_view word(argument);
-    const bool is_integer = word == "block_table" || word == "cache_seqlens" || word == "cu_seqlens_k";
-    reject(argument, "dtype " + dtype_name, is_integer ? "int32" : (word == "lse" ? "float32" : "bfloat16 or float16"));
+    if (dtype_name == "int8" && holds_records(argument)) return DType::kUInt8;  // bytes by another name
+    reject(argument, "dtype " + dtype_name, usual_dtypes(argument));
 }
 
 DType to_dtype(const char* argument, nb::dlpack::dtype dtype) {
@@ -53,6 +77,7 @@ DType to_dtype(const char* argument, nb::dlpack::dtype dtype) {
         if (code == Code::Int && dtype.bits == 32) return DType::kInt32;
         if (code == Code::Int && dtype.bits == 64) return DType::kInt64;
         if (code == Code::UInt && dtype.bits == 8) return DType::kUInt8;
+        if (code == Code::Float8_E4M3FN) return DType::kFloat8E4m3;
     }
     return to_dtype(argument, describe(dtype));
 }
