@@ -1,5 +1,13 @@
 # Bench harness, command line program, examples. The program is flashmla_cli (everything but main, so that tests can link it)
-# plus cli/main.cpp.
+# plus cli/main.cpp. The readers of tensor files are a library of their own, for fuzzing without the rest of the program.
+find_package(nlohmann_json QUIET)
+if(nlohmann_json_FOUND)
+  file(GLOB reader_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/tensor_file/*.cpp)
+  add_library(flashmla_tensor_file STATIC ${reader_sources})
+  target_include_directories(flashmla_tensor_file PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(flashmla_tensor_file PUBLIC flashmla_options nlohmann_json::nlohmann_json)
+endif()
+
 file(GLOB_RECURSE bench_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/*.cpp)
 list(FILTER bench_sources EXCLUDE REGEX "/main\\.cpp$")
 if(FLASHMLA_BENCH AND bench_sources)
@@ -17,7 +25,7 @@ if(FLASHMLA_BENCH AND bench_sources)
 endif()
 
 file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp)
-list(FILTER cli_sources EXCLUDE REGEX "/cli/main\\.cpp$")
+list(FILTER cli_sources EXCLUDE REGEX "/cli/main\\.cpp$|/cli/tensor_file/")
 if(FLASHMLA_CLI AND EXISTS ${PROJECT_SOURCE_DIR}/cli/main.cpp)
   find_package(CLI11 REQUIRED)
   find_package(nlohmann_json REQUIRED)
@@ -31,7 +39,7 @@ if(FLASHMLA_CLI AND EXISTS ${PROJECT_SOURCE_DIR}/cli/main.cpp)
   endif()
   target_include_directories(flashmla_cli ${cli_scope} ${PROJECT_SOURCE_DIR})
   target_link_libraries(flashmla_cli ${cli_scope}
-      flashmla_options flashmla_reference CLI11::CLI11 nlohmann_json::nlohmann_json fmt::fmt)
+      flashmla_options flashmla_reference flashmla_tensor_file CLI11::CLI11 nlohmann_json::nlohmann_json fmt::fmt)
   if(TARGET flashmla_bench)
     target_link_libraries(flashmla_cli ${cli_scope} flashmla_bench)
   endif()
