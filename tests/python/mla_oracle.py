@@ -41,6 +41,10 @@ class Expected:
     out_bound: np.ndarray
     lse_bound: np.ndarray
 
+    def heads(self, which):
+        """The same for some of the query heads (a slice)."""
+        return Expected(self.out[:, :, which], self.lse[:, which], self.out_bound[:, :, which], self.lse_bound[:, which])
+
 
 def decode(q, k_cache, block_table, lengths, *, d_v=512, softmax_scale=None, causal=False, rounding=Rounding()):
     """The exact result for NumPy inputs of any float type, never touching a key that no row sees."""

@@ -164,13 +164,16 @@ def test_nan_stays_in_its_request(device):
 
 
 def test_padding_heads_do_not_matter(device):
-    """Field case 20, dense: NaN and inf in some heads leave the others exact."""
+    """Field case 20, dense: NaN and inf in some heads leave the others exact; bit for bit on the CPU, where rows are apart."""
     case = TorchCase([70, 5], device, h_q=64)
     clean, clean_lse = case.run()
+    expected = case.expected()
     case.q[:, :, 8:36] = math.nan
     case.q[:, :, 36:] = math.inf
     out, lse = case.run()
-    assert torch.equal(out[:, :, :8], clean[:, :, :8]) and torch.equal(lse[:, :8], clean_lse[:, :8])
+    mla_oracle.check(to_numpy(out[:, :, :8]), to_numpy(lse[:, :8]), expected.heads(slice(0, 8)))
+    if device == "cpu":
+        assert torch.equal(out[:, :, :8], clean[:, :, :8]) and torch.equal(lse[:, :8], clean_lse[:, :8])
 
 
 def test_scale(device):
