@@ -40,7 +40,7 @@ std::int64_t cache_page_bytes(CacheFormat format, std::int64_t d_qk, std::int64_
 
 // The format of a cache tensor (num_pages, page_size, h_kv, record) that serves queries of d_qk values: (576, 656) and
 // (512, 584) with a one-byte dtype, (d_qk, d_qk) with a one-byte dtype = flat, otherwise bf16 or fp16 by dtype.
-// kInvalidArgument names the pair and lists what is accepted.
-Result<CacheFormat> cache_format_of(std::int64_t d_qk, const TensorView& cache);
+// kInvalidArgument names `argument` and the pair, and lists what is accepted.
+Result<CacheFormat> cache_format_of(std::int64_t d_qk, const TensorView& cache, const char* argument = "k_cache");
 
 }  // namespace flashmla

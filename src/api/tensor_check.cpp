@@ -97,9 +97,9 @@ Status check_dtype(const char* tensor, const TensorView& view, DType wanted, con
     return complaint(tensor, std::string("dtype ") + name(view.dtype), std::string(name(wanted)) + why);
 }
 
-Status check_device(const char* tensor, const TensorView& view, Device wanted) {
+Status check_device(const char* tensor, const TensorView& view, Device wanted, const char* anchor) {
     if (view.device == wanted) return {};
-    return complaint(tensor, "device " + text(view.device), text(wanted) + ", where q is");
+    return complaint(tensor, "device " + text(view.device), text(wanted) + ", where " + anchor + " is");
 }
 
 Status check_memory(const char* tensor, TensorView& view, MemoryRules rules) {

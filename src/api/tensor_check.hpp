@@ -22,7 +22,8 @@ struct Axis {
 Status check_rank(const char* tensor, const TensorView& view, const char* axes, int rank);
 Status check_shape(const char* tensor, const TensorView& view, std::initializer_list<Axis> axes);
 Status check_dtype(const char* tensor, const TensorView& view, DType wanted, const char* why);
-Status check_device(const char* tensor, const TensorView& view, Device wanted);
+// `anchor`: the argument whose device it must share.
+Status check_device(const char* tensor, const TensorView& view, Device wanted, const char* anchor = "q");
 
 enum class Overlap { kAllowed, kForbidden };  // forbidden where elements are written
 enum class LastAxis { kContiguous, kAnyStride };

@@ -15,16 +15,6 @@
 namespace flashmla::device {
 namespace {
 
-// Hardware threads that this process may use: a container or taskset often leaves fewer than the machine has.
-int usable_threads() {
-#if defined(__linux__)
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
-#endif
-    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
 std::string model_name() {
     std::ifstream info("/proc/cpuinfo");
     for (std::string line; std::getline(info, line);) {
@@ -44,6 +34,15 @@ std::int64_t l2_bytes() {
 }
 
 }  // namespace
+
+int usable_threads() {
+#if defined(__linux__)
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
+#endif
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
 
 DeviceInfo query_cpu() {
     DeviceInfo info;

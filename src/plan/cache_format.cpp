@@ -24,7 +24,7 @@ std::int64_t cache_page_bytes(CacheFormat format, std::int64_t d_qk, std::int64_
     return (bytes + kGranule - 1) / kGranule * kGranule;
 }
 
-Result<CacheFormat> cache_format_of(std::int64_t d_qk, const TensorView& cache) {
+Result<CacheFormat> cache_format_of(std::int64_t d_qk, const TensorView& cache, const char* argument) {
     const std::int64_t record = cache.rank > 0 ? cache.shape[cache.rank - 1] : 0;
     const bool one_byte = size_bytes(cache.dtype) == 1;
     if (!one_byte && record == d_qk) {
@@ -35,8 +35,9 @@ Result<CacheFormat> cache_format_of(std::int64_t d_qk, const TensorView& cache) 
     if (one_byte && d_qk == core::kv656::kDimQk && record == core::kv656::kRecordBytes) return CacheFormat::kFp8_656;
     if (one_byte && d_qk == core::kv584::kDimQk && record == core::kv584::kRecordBytes) return CacheFormat::kFp8_584;
     return invalid_argument(
-        "k_cache: got last axis " + std::to_string(record) + " of " + name(cache.dtype) + " with queries of d_qk " +
-        std::to_string(d_qk) + ", wanted " + std::to_string(d_qk) + " of bfloat16 or float16, " + std::to_string(d_qk) +
+        std::string(argument) + ": got last axis " + std::to_string(record) + " of " + name(cache.dtype) +
+        " with d_qk " + std::to_string(d_qk) + ", wanted " + std::to_string(d_qk) + " of bfloat16 or float16, " +
+        std::to_string(d_qk) +
         " of float8_e4m3fn or uint8 (fp8_flat), or one-byte records of 656 (d_qk 576) or 584 (d_qk 512)");
 }
 

@@ -78,7 +78,7 @@ TEST(KvRecord, DecodesPlainRecordsOfAnyWidth) {
             const std::uint16_t fp16 = float_to_fp16(static_cast<float>(i));
             std::memcpy(page.data() + 2 * (d_qk + i), &bf16, 2);
             std::memcpy(halves.data() + 2 * (d_qk + i), &fp16, 2);
-            flat[static_cast<std::size_t>(d_qk + i)] = static_cast<std::uint8_t>(i % 127);
+            flat[d_qk + i] = static_cast<std::uint8_t>(i % 127);
         }
         const std::vector<float> a = decoded(CacheFormat::kBFloat16, page, 1, 2, d_qk);
         const std::vector<float> b = decoded(CacheFormat::kFloat16, halves, 1, 2, d_qk);
@@ -93,7 +93,7 @@ TEST(KvRecord, DecodesPlainRecordsOfAnyWidth) {
 
 TEST(KvRecord, TokenStrideOfAContiguousRecordIsHonoured) {
     std::vector<std::uint8_t> pool(2 * 700, 0xff);
-    for (int i = 0; i < 20; ++i) pool[static_cast<std::size_t>(700 + i)] = static_cast<std::uint8_t>(i);
+    for (int i = 0; i < 20; ++i) pool[700 + i] = static_cast<std::uint8_t>(i);
     const CacheView cache{.format = CacheFormat::kFp8Flat,
                           .d_qk = 20,
                           .num_pages = 1,
