@@ -70,8 +70,9 @@ def decode(q, k_cache, block_table, lengths, *, d_v=512, softmax_scale=None, cau
         for kv_head in range(h_kv):
             heads = slice(kv_head * group, (kv_head + 1) * group)
             rows = q[request, seen, heads].astype(np.float64).reshape(-1, d_qk)
-            results = _attend(
-                rows, keys[:, kv_head], np.repeat(visible[seen], group)[:, None], d_v, scale, q.dtype.name, rounding
+            heads_keys = keys[:, kv_head]
+            results = attend(
+                rows, heads_keys, heads_keys[:, :d_v], np.repeat(visible[seen], group)[:, None], scale, q.dtype.name, rounding
             )
             for name, values in zip(("out", "lse", "out_bound", "lse_bound"), results, strict=True):
                 values = values.reshape(len(seen), group, *values.shape[1:])
@@ -82,8 +83,11 @@ def decode(q, k_cache, block_table, lengths, *, d_v=512, softmax_scale=None, cau
     return expected
 
 
-def _attend(q, keys, visible, d_v, scale, dtype, rounding):
-    """Rows of one KV head: q (rows, d_qk), keys (n, d_qk), visible (rows, 1) >= 1 -> out, lse and their bounds."""
+def attend(q, keys, values, visible, scale, dtype, rounding):
+    """Rows of one KV head: q (rows, d_qk), keys (n, d_qk), values (n, d_v), visible (rows, 1) >= 1 -> out, lse and their bounds.
+
+    Outputs are stored in `dtype`, a name.
+    """
     logits = scale * (q @ keys.T)
     magnitude = abs(scale) * (np.abs(q) @ np.abs(keys).T)
     masked = np.arange(len(keys)) >= visible
@@ -92,7 +96,7 @@ def _attend(q, keys, visible, d_v, scale, dtype, rounding):
     weights = np.exp(logits - largest_logit)
     total = weights.sum(axis=1, keepdims=True)
     lse = (largest_logit + np.log(total))[:, 0]
-    out = weights @ keys[:, :d_v] / total
+    out = weights @ values / total
 
     logits[masked] = 0
     rescales = np.ceil(visible / KEYS_A_RESCALE) + 1
@@ -107,7 +111,7 @@ def _attend(q, keys, visible, d_v, scale, dtype, rounding):
     sum_error = ((weights * both(weight_error, adding) + underflow) / total).sum(axis=1, keepdims=True)
     assert (sum_error < 0.5).all(), "these data cannot be resolved in the kernel's precision"
 
-    error = term @ np.abs(keys[:, :d_v])
+    error = term @ np.abs(values)
     computed = (error + np.abs(out) * sum_error) / (1 - sum_error)
     stored = both(rounded(4, FP32_UNIT), UNIT_ROUNDOFF[dtype])
     out_bound = computed + stored * (np.abs(out) + computed) + UNDERFLOW[dtype] + UNDERFLOW[rounding.partials]
