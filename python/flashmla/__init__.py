@@ -5,11 +5,22 @@ Errors are ValueError for arguments an operation never accepts, NotImplementedEr
 MemoryError, and RuntimeError when the device fails; nothing is written before all checks have passed.
 """
 
-from flashmla._core import DecodePlan
+from flashmla._core import DecodePlan, PrefillPlan
 from flashmla._decode import decode
-from flashmla._info import Capability, capability, info, plan
+from flashmla._info import Capability, capability, info, kernels, plan, plan_prefill
 from flashmla._simulator import FlashMLADecodingSimulator
 
 __version__: str = info()["version"]
 
-__all__ = ["Capability", "DecodePlan", "FlashMLADecodingSimulator", "capability", "decode", "info", "plan"]
+__all__ = [
+    "Capability",
+    "DecodePlan",
+    "FlashMLADecodingSimulator",
+    "PrefillPlan",
+    "capability",
+    "decode",
+    "info",
+    "kernels",
+    "plan",
+    "plan_prefill",
+]

@@ -6,12 +6,15 @@ import operator
 from typing import Any
 
 
-def integer(argument: str, value: Any) -> int:
-    """`value` as an int, or ValueError naming the argument."""
+def integer(argument: str, value: Any, bits: int = 64) -> int:
+    """`value` as a signed integer of so many bits, or ValueError naming the argument."""
     try:
-        return operator.index(value)
+        number = operator.index(value)
     except TypeError:
         raise ValueError(f"{argument}: got {value!r}, wanted an integer") from None
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError(f"{argument}: got {number}, wanted an integer of {bits} bits")
+    return number
 
 
 def number(argument: str, value: Any) -> float:
@@ -27,6 +30,11 @@ def scale(value: Any) -> float | None:
     return None if value is None else number("softmax_scale", value)
 
 
+def plan_options(batch_invariant: Any, kernel: Any, num_workers: Any) -> tuple[bool, str, int]:
+    """What every planned operation takes, as the extension wants it."""
+    return bool(batch_invariant), str(kernel), integer("num_workers", num_workers, bits=32)
+
+
 def one_of(argument: str, value: Any, words: tuple[str, ...]) -> str:
     """`value` if it is one of `words`, or ValueError that lists them."""
     if value not in words:
@@ -35,10 +43,10 @@ def one_of(argument: str, value: Any, words: tuple[str, ...]) -> str:
 
 
 def shape(argument: str, array: Any, *axes: str) -> tuple[int, ...]:
-    """The shape of an array that has these axes, or ValueError."""
+    """The shape of an array, which has these axes where they are given, or ValueError."""
     found = getattr(array, "shape", None)
     if found is None:
-        raise ValueError(f"{argument}: got an object of type {type(array).__name__}, wanted an array ({', '.join(axes)})")
-    if len(found) != len(axes):
+        raise ValueError(f"{argument}: got an object of type {type(array).__name__}, wanted an array")
+    if axes and len(found) != len(axes):
         raise ValueError(f"{argument}: got rank {len(found)}, shape {tuple(found)}, wanted ({', '.join(axes)})")
     return tuple(found)

@@ -137,6 +137,21 @@ def empty(like: Any, shape: tuple[int, ...], dtype: str | None) -> Any:
     return _core.host_array(shape, dtype)
 
 
+def fill_in(like: Any, *outputs: tuple[Any, tuple[int, ...], str | None]) -> tuple[Any, ...]:
+    """The arrays of (array or None, shape, dtype for `empty`), with fresh ones where there is None."""
+    return tuple(empty(like, tuple(shape), dtype) if array is None else array for array, shape, dtype in outputs)
+
+
+def numpy_prototype() -> Any:
+    """A NumPy array, as something to make others like."""
+    return importlib.import_module("numpy").empty(0)
+
+
+def can_be_written(array: Any) -> bool:
+    """Whether arrays of this one's framework can be written in place, as caches are."""
+    return _is_torch_like(array) or _holds_ml_dtypes(array)
+
+
 def deliver(like: Any, array: Any) -> Any:
     """Memory of this library as an array of `like`'s framework (zero-copy where it can); others pass through."""
     if not isinstance(array, _core.HostArray):

@@ -2,9 +2,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-class DecodePlan:
-    """How `decode` would run a shape: immutable, made by `flashmla.plan`."""
-
+class _Plan:
     @property
     def kernel(self) -> str:
         """Catalogue name of the kernel."""
@@ -13,7 +11,7 @@ class DecodePlan:
         """Why this kernel, in one sentence."""
     @property
     def verdicts(self) -> list[tuple[str, bool, str]]:
-        """Every kernel of the catalogue: name, whether it was chosen, and why or why not."""
+        """Every kernel of the operation: name, whether it was chosen, and why or why not."""
     @property
     def num_workers(self) -> int:
         """Threads on a CPU, thread block clusters on a GPU."""
@@ -25,6 +23,12 @@ class DecodePlan:
     @property
     def device(self) -> dict[str, Any]:
         """The device planned for, with the keys of `flashmla.info()["devices"]`."""
+
+class DecodePlan(_Plan):
+    """How `decode` would run a shape: immutable, made by `flashmla.plan`."""
+
+class PrefillPlan(_Plan):
+    """How a prefill operation would run a shape: immutable, made by `flashmla.plan_prefill`."""
 
 class HostArray:
     """An array in this library's memory; speaks DLPack and the buffer protocol."""
@@ -38,21 +42,11 @@ def kernels() -> list[dict[str, Any]]: ...
 def cuda_device_count() -> int: ...
 def device_info(name: str) -> dict[str, Any]: ...
 def plan(
-    b: int,
-    s_q: int,
-    h_q: int,
-    h_kv: int,
-    d_qk: int,
-    d_v: int,
-    page_size: int,
-    max_pages: int,
-    dtype: str,
-    causal: bool,
-    device: str,
-    batch_invariant: bool,
-    kernel: str,
-    num_workers: int,
+    sizes: dict[str, int], dtype: str, format: str, causal: bool, device: str, options: tuple[bool, str, int]
 ) -> DecodePlan: ...
+def plan_prefill(
+    operation: str, sizes: dict[str, int], dtype: str, causal: bool, device: str, options: tuple[bool, str, int]
+) -> PrefillPlan: ...
 def decode_workspace_bytes(
     q: Any,
     k_cache: Any,

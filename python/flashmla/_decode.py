@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flashmla import _arrays, _core
-from flashmla._arguments import integer, scale
+from flashmla._arguments import integer, plan_options, scale
 
 
 def decode(
@@ -83,7 +83,7 @@ def decode(
     if any(array is not None for array in given):
         extras = tuple(_arrays.export(array, address) for array in given)
     d_v = integer("d_v", d_v)
-    options = scale(softmax_scale), bool(causal), bool(batch_invariant), str(kernel), integer("num_workers", num_workers)
+    options = scale(softmax_scale), bool(causal), *plan_options(batch_invariant, kernel, num_workers)
     workspace_bytes = _core.decode_workspace_bytes(
         q_, k_, table_, lengths_, cumulative_, out_, lse_, d_v, *options, extras
     )

@@ -6,27 +6,39 @@ from dataclasses import dataclass
 from typing import Any
 
 from flashmla import _core
+from flashmla._arguments import integer, plan_options
 
 
 def info() -> dict[str, Any]:
-    """Version and build facts (git revision, compiler, toolkit, architectures, CPU paths) and the devices of this machine.
+    """Version and build facts (git revision, compiler, toolkit, architectures, CPU paths), kernels, and this machine's devices.
 
-    Keys: version, git_revision, source_hash, compiler, cuda_toolkit, cuda_architectures, cpu_paths; kernels, a list of
-    dictionaries with name, operation, cache_formats, summary and built (whether this build has it); devices, one of
-    dictionaries with name, type, index, arch, compute_capability, num_processors, smem_per_block_bytes, l2_bytes,
-    memory_gbps and matrix_tflops (0 where not known).
+    Returns:
+        A dictionary with the keys version, git_revision, source_hash, compiler, cuda_toolkit, cuda_architectures, cpu_paths;
+        kernels, as `kernels()` gives them; devices, one of dictionaries with name, type, index, arch, compute_capability,
+        num_processors, smem_per_block_bytes, l2_bytes, memory_gbps (GB/s) and matrix_tflops (0 where not known).
     """
     facts: dict[str, Any] = dict(_core.build_info())
-    facts["kernels"] = _core.kernels()
+    facts["kernels"] = kernels()
     names = ["cpu"] + [f"cuda:{index}" for index in range(_core.cuda_device_count())]
     facts["devices"] = [_core.device_info(name) for name in names]
     return facts
 
 
+def kernels() -> list[dict[str, Any]]:
+    """The catalogue of kernels, the rows that plans choose from.
+
+    Returns:
+        Dictionaries with name; operation; cache_formats (empty where no cache is read); sparse, whether decode goes by indices;
+        dtypes; dims, pairs (d_qk, d_v), empty for any; page_size in tokens, 0 for any; device ("cpu" or "cuda") and
+        compute_capability, 0 for any; summary; built, whether this build has the kernel.
+    """
+    return _core.kernels()
+
+
 def plan(
     b: int,
     *,
-    max_pages: int,
+    max_pages: int = 0,
     s_q: int = 1,
     h_q: int = 128,
     h_kv: int = 1,
@@ -34,7 +46,11 @@ def plan(
     d_v: int = 512,
     page_size: int = 64,
     dtype: str = "bfloat16",
+    format: str = "",
     causal: bool = False,
+    topk: int = 0,
+    extra_topk: int = 0,
+    extra_page_size: int = 0,
     device: str = "cpu",
     batch_invariant: bool = False,
     kernel: str = "",
@@ -42,14 +58,94 @@ def plan(
 ) -> _core.DecodePlan:
     """The plan that `decode` would follow for these shapes: kernel, reason, verdict on every other kernel, workspace.
 
-    Arguments are decode's; max_pages is the width of the block table. `device` is "cpu", "cuda", "cuda:1", or the name of a
-    reference description ("h200", "h100"), which plans for that hardware without having it.
+    Arguments:
+        b, s_q, h_q, h_kv, d_qk, d_v, page_size: sizes as in `decode`; page_size in tokens.
+        max_pages: width of the block table; 0 in a sparse call.
+        dtype: of q: "bfloat16", "float16" or "float8_e4m3fn".
+        format: of the cache, as in `empty_cache`; "" is the 16-bit one of dtype.
+        causal: as in `decode`.
+        topk: indices a query token in a sparse call; 0 plans a dense one.
+        extra_topk, extra_page_size: indices into a second cache, and its tokens a page; 0 without one.
+        device: "cpu", "cuda", "cuda:1", or the name of a reference description ("h200", "h100"), which plans for that hardware
+            without having it.
+        batch_invariant, kernel, num_workers: as in `decode`.
 
-    Raises ValueError for shapes that no kernel accepts, NotImplementedError when none of this build fits the device.
+    Returns:
+        A `DecodePlan`: its workspace_bytes are bytes.
+
+    Raises:
+        ValueError: shapes that no kernel accepts.
+        NotImplementedError: no kernel of this build fits the device.
     """
-    return _core.plan(
-        b, s_q, h_q, h_kv, d_qk, d_v, page_size, max_pages, dtype, causal, device, batch_invariant, kernel, num_workers
+    sizes = dict(
+        b=b, s_q=s_q, h_q=h_q, h_kv=h_kv, d_qk=d_qk, d_v=d_v, page_size=page_size, max_pages=max_pages, topk=topk,
+        extra_topk=extra_topk, extra_page_size=extra_page_size,
     )
+    options = plan_options(batch_invariant, kernel, num_workers)
+    return _core.plan(_integers(sizes), str(dtype), str(format), bool(causal), str(device), options)
+
+
+def plan_prefill(
+    operation: str = "dense_prefill",
+    *,
+    total_q: int,
+    total_kv: int,
+    b: int = 1,
+    max_seqlen_q: int | None = None,
+    max_seqlen_kv: int | None = None,
+    h_q: int = 128,
+    h_kv: int | None = None,
+    d_qk: int | None = None,
+    d_v: int | None = None,
+    topk: int = 0,
+    dtype: str = "bfloat16",
+    causal: bool = False,
+    device: str = "cpu",
+    batch_invariant: bool = False,
+    kernel: str = "",
+    num_workers: int = 0,
+) -> _core.PrefillPlan:
+    """The plan that `sparse_prefill`, `dense_prefill` or `dense_prefill_backward` would follow for these shapes.
+
+    Arguments:
+        operation: the function's name.
+        total_q, total_kv: query tokens and key tokens of all requests together.
+        b: requests.
+        max_seqlen_q, max_seqlen_kv: bounds of a request's lengths in tokens; None means the totals.
+        h_q: query heads.
+        h_kv: key heads; None means 1 in sparse prefill, h_q otherwise.
+        d_qk, d_v: values a query and a value; None means 576 and 512 in sparse prefill, 192 and 128 otherwise.
+        topk: indices a query token, sparse prefill only.
+        dtype: of q: "bfloat16" or "float16".
+        causal: as in `dense_prefill`.
+        device, batch_invariant, kernel, num_workers: as in `plan`.
+
+    Returns:
+        A `PrefillPlan`: its workspace_bytes are bytes.
+
+    Raises:
+        ValueError: shapes that no kernel accepts.
+        NotImplementedError: no kernel of this build fits the device.
+    """
+    sparse = operation == "sparse_prefill"
+    sizes = dict(
+        b=b,
+        total_q=total_q,
+        total_kv=total_kv,
+        max_seqlen_q=total_q if max_seqlen_q is None else max_seqlen_q,
+        max_seqlen_kv=total_kv if max_seqlen_kv is None else max_seqlen_kv,
+        h_q=h_q,
+        h_kv=(1 if sparse else h_q) if h_kv is None else h_kv,
+        d_qk=(576 if sparse else 192) if d_qk is None else d_qk,
+        d_v=(512 if sparse else 128) if d_v is None else d_v,
+        topk=topk,
+    )
+    options = plan_options(batch_invariant, kernel, num_workers)
+    return _core.plan_prefill(str(operation), _integers(sizes), str(dtype), bool(causal), str(device), options)
+
+
+def _integers(sizes: dict[str, Any]) -> dict[str, int]:
+    return {name: integer(name, value) for name, value in sizes.items()}
 
 
 @dataclass(frozen=True)

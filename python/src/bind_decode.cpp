@@ -78,13 +78,6 @@ void fill(Request& request, nb::handle q, nb::handle k_cache, nb::handle block_t
     request.options = {.batch_invariant = batch_invariant, .kernel = std::move(kernel), .num_workers = num_workers};
 }
 
-// d_v and the width of a caller's out say the same thing twice.
-void check_width(const TensorView& out, std::int64_t d_v) {
-    if (out.rank != 4 || out.shape[3] == d_v) return;
-    throw nb::value_error(
-        ("out: got a last axis of " + std::to_string(out.shape[3]) + ", wanted d_v = " + std::to_string(d_v)).c_str());
-}
-
 // e4m3 queries give bf16 outputs.
 DType output_dtype(DType q) { return q == DType::kFloat8E4m3 ? DType::kBFloat16 : q; }
 
@@ -104,7 +97,7 @@ std::size_t decode_workspace_bytes(nb::handle q, nb::handle k_cache, nb::handle 
     Request request;
     fill(request, q, k_cache, block_table, cache_seqlens, cu_seqlens_k, out, lse, softmax_scale, causal,
          batch_invariant, std::move(kernel), num_workers, extras);
-    check_width(request.args.out, d_v);
+    check_width(request.args.out, 4, d_v);
     promise_outputs(request.args, d_v);
     raise_if_failed(decode_shape(request.args).status());
     return value_or_raise(cached_plan(request.args, request.options))->workspace_bytes;

@@ -29,6 +29,16 @@ void bind_info(nb::module_& module) {
             nb::list formats;
             for (const CacheFormat format : kernel.formats) formats.append(name(format));
             row["cache_formats"] = formats;
+            row["sparse"] = kernel.sparse;
+            nb::list dtypes;
+            for (const DType dtype : kernel.dtypes) dtypes.append(name(dtype));
+            row["dtypes"] = dtypes;
+            nb::list dims;
+            for (const HeadDims& pair : kernel.dims) dims.append(nb::make_tuple(pair.d_qk, pair.d_v));
+            row["dims"] = dims;
+            row["page_size"] = kernel.page_size;
+            row["device"] = kernel.device == DeviceType::kCuda ? "cuda" : "cpu";
+            row["compute_capability"] = kernel.compute_capability;
             row["summary"] = kernel.summary;
             row["built"] = kernel.built;
             result.append(row);

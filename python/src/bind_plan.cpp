@@ -1,18 +1,21 @@
 // plan_decode and what a plan shows.
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bind.hpp"
 #include "flashmla/device.hpp"
 #include "flashmla/plan.hpp"
+#include "flashmla/prefill.hpp"
 #include "raise.hpp"
+#include "words.hpp"
 
 namespace nb = nanobind;
 
@@ -30,13 +33,6 @@ DeviceInfo find_device(const std::string& name) {
     return value_or_raise(named_device(name));
 }
 
-DType find_dtype(const std::string& dtype_name) {
-    for (DType dtype : kAllDTypes) {
-        if (dtype_name == name(dtype)) return dtype;
-    }
-    throw nb::value_error(("dtype: got " + dtype_name + ", wanted bfloat16 or float16").c_str());
-}
-
 nb::dict device_dict(const DeviceInfo& info) {
     nb::dict result;
     result["name"] = info.name;
@@ -52,45 +48,90 @@ nb::dict device_dict(const DeviceInfo& info) {
     return result;
 }
 
-DecodePlan plan(std::int64_t b, std::int64_t s_q, std::int64_t h_q, std::int64_t h_kv, std::int64_t d_qk,
-                std::int64_t d_v, std::int64_t page_size, std::int64_t max_pages, const std::string& dtype, bool causal,
-                const std::string& device, bool batch_invariant, const std::string& kernel, int num_workers) {
-    const DecodeShape shape{.b = b,
-                            .s_q = s_q,
-                            .h_q = h_q,
-                            .h_kv = h_kv,
-                            .d_qk = d_qk,
-                            .d_v = d_v,
-                            .page_size = page_size,
-                            .max_pages = max_pages,
-                            .dtype = find_dtype(dtype),
-                            .causal = causal};
-    return value_or_raise(
-        plan_decode(shape, find_device(device),
-                    {.batch_invariant = batch_invariant, .kernel = kernel, .num_workers = num_workers}));
+// Sizes by name; the package has checked that every value is an integer.
+template <class Shape>
+void set_sizes(Shape& shape, std::initializer_list<std::pair<const char*, std::int64_t Shape::*>> members,
+               const nb::dict& sizes) {
+    for (const auto& [name, member] : members) {
+        if (sizes.contains(name)) shape.*member = nb::cast<std::int64_t>(sizes[name]);
+    }
 }
 
-std::vector<std::tuple<std::string, bool, std::string>> verdicts(const DecodePlan& self) {
-    std::vector<std::tuple<std::string, bool, std::string>> rows;
-    for (const KernelVerdict& verdict : self.verdicts)
-        rows.emplace_back(verdict.kernel, verdict.chosen, verdict.reason);
-    return rows;
+// format: "" for the 16-bit one that dtype implies.
+DecodePlan plan(const nb::dict& sizes, const std::string& dtype, const std::string& format, bool causal,
+                const std::string& device, nb::tuple options) {
+    DecodeShape shape;
+    using S = DecodeShape;
+    set_sizes(shape,
+              {{"b", &S::b},
+               {"s_q", &S::s_q},
+               {"h_q", &S::h_q},
+               {"h_kv", &S::h_kv},
+               {"d_qk", &S::d_qk},
+               {"d_v", &S::d_v},
+               {"page_size", &S::page_size},
+               {"max_pages", &S::max_pages},
+               {"topk", &S::topk},
+               {"extra_topk", &S::extra_topk},
+               {"extra_page_size", &S::extra_page_size}},
+              sizes);
+    shape.dtype = find_dtype(dtype);
+    shape.format = format.empty() ? (shape.dtype == DType::kFloat16 ? CacheFormat::kFloat16 : CacheFormat::kBFloat16)
+                                  : find_format(format);
+    shape.causal = causal;
+    return value_or_raise(plan_decode(shape, find_device(device), plan_options(options)));
+}
+
+PrefillPlan plan_prefill(const std::string& operation, const nb::dict& sizes, const std::string& dtype, bool causal,
+                         const std::string& device, nb::tuple options) {
+    PrefillShape shape;
+    using S = PrefillShape;
+    set_sizes(shape,
+              {{"b", &S::b},
+               {"total_q", &S::total_q},
+               {"total_kv", &S::total_kv},
+               {"max_seqlen_q", &S::max_seqlen_q},
+               {"max_seqlen_kv", &S::max_seqlen_kv},
+               {"h_q", &S::h_q},
+               {"h_kv", &S::h_kv},
+               {"d_qk", &S::d_qk},
+               {"d_v", &S::d_v},
+               {"topk", &S::topk}},
+              sizes);
+    shape.operation = find_operation(operation);
+    shape.dtype = find_dtype(dtype);
+    shape.causal = causal;
+    return value_or_raise(flashmla::plan_prefill(shape, find_device(device), plan_options(options)));
+}
+
+// What the two kinds of plan show alike.
+template <class Plan>
+void bind_plan_class(nb::module_& module, const char* class_name) {
+    nb::class_<Plan>(module, class_name)
+        .def_ro("kernel", &Plan::kernel)
+        .def_ro("reason", &Plan::reason)
+        .def_prop_ro("verdicts",
+                     [](const Plan& self) {
+                         std::vector<std::tuple<std::string, bool, std::string>> rows;
+                         for (const KernelVerdict& verdict : self.verdicts)
+                             rows.emplace_back(verdict.kernel, verdict.chosen, verdict.reason);
+                         return rows;
+                     })
+        .def_ro("num_workers", &Plan::num_workers)
+        .def_ro("workspace_bytes", &Plan::workspace_bytes)
+        .def_prop_ro("batch_invariant", [](const Plan& self) { return self.options.batch_invariant; })
+        .def_prop_ro("device", [](const Plan& self) { return device_dict(self.device); });
 }
 
 }  // namespace
 
 void bind_plan(nb::module_& module) {
-    nb::class_<DecodePlan>(module, "DecodePlan")
-        .def_ro("kernel", &DecodePlan::kernel)
-        .def_ro("reason", &DecodePlan::reason)
-        .def_prop_ro("verdicts", &verdicts)
-        .def_ro("num_workers", &DecodePlan::num_workers)
-        .def_ro("workspace_bytes", &DecodePlan::workspace_bytes)
-        .def_prop_ro("batch_invariant", [](const DecodePlan& self) { return self.options.batch_invariant; })
-        .def_prop_ro("device", [](const DecodePlan& self) { return device_dict(self.device); });
-    module.def("plan", &plan, nb::arg("b"), nb::arg("s_q"), nb::arg("h_q"), nb::arg("h_kv"), nb::arg("d_qk"),
-               nb::arg("d_v"), nb::arg("page_size"), nb::arg("max_pages"), nb::arg("dtype"), nb::arg("causal"),
-               nb::arg("device"), nb::arg("batch_invariant"), nb::arg("kernel"), nb::arg("num_workers"));
+    bind_plan_class<DecodePlan>(module, "DecodePlan");
+    bind_plan_class<PrefillPlan>(module, "PrefillPlan");
+    module.def("plan", &plan, nb::arg("sizes"), nb::arg("dtype"), nb::arg("format"), nb::arg("causal"),
+               nb::arg("device"), nb::arg("options"));
+    module.def("plan_prefill", &plan_prefill, nb::arg("operation"), nb::arg("sizes"), nb::arg("dtype"),
+               nb::arg("causal"), nb::arg("device"), nb::arg("options"));
     module.def(
         "device_info", [](const std::string& name) { return device_dict(find_device(name)); }, nb::arg("name"));
     module.def("cuda_device_count", &cuda_device_count);

@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <new>
+#include <string>
 
 #include "flashmla/status.hpp"
 #include "raise.hpp"
@@ -36,6 +37,14 @@ private:
 
     std::list<ImportedTensor> kept_;  // allocates nothing while empty, never moves a tensor
 };
+
+// d_v and the width of a caller's out say the same thing twice. An out of another rank is the library's to refuse.
+inline void check_width(const TensorView& out, int rank, std::int64_t d_v) {
+    if (out.rank != rank || out.shape[rank - 1] == d_v) return;
+    throw nanobind::value_error(
+        ("out: got a last axis of " + std::to_string(out.shape[rank - 1]) + ", wanted d_v = " + std::to_string(d_v))
+            .c_str());
+}
 
 // Scratch memory of a run: the caller's, or fresh memory, which on a GPU comes from the framework's allocator (null
 // when that has no exchange table: run_* then says what is missing).

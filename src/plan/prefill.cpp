@@ -18,8 +18,7 @@ Result<std::size_t> workspace_bytes(const PrefillPlan& plan) {
 
 Result<PrefillPlan> plan_prefill(const PrefillShape& shape, const DeviceInfo& device, const PlanOptions& options) {
     if (Status status = plan::check_shape(shape); !status.ok()) return status;
-    const plan::Demand demand{
-        .operation = shape.operation, .dtype = shape.dtype, .d_qk = shape.d_qk, .d_v = shape.d_v};
+    const plan::Demand demand{.operation = shape.operation, .dtype = shape.dtype, .d_qk = shape.d_qk, .d_v = shape.d_v};
     Result<plan::Choice> choice = plan::choose_kernel(demand, device, options);
     if (!choice.ok()) return choice.status();
 

@@ -115,7 +115,7 @@ def test_types():
     pytest.importorskip("mypy")
     run_python("-m", "mypy", "--strict", "--cache-dir", os.devnull, str(ROOT / "python/flashmla"))
     stub = (ROOT / "python/flashmla/_core.pyi").read_text()
-    declared = set(re.findall(r"^(?:def|class) (\w+)", stub, re.M))
+    declared = set(re.findall(r"^(?:def|class) ([a-zA-Z]\w*)", stub, re.M))
     from flashmla import _core
 
     assert declared == {name for name in dir(_core) if not name.startswith("__")}
@@ -123,3 +123,12 @@ def test_types():
 
 def test_example():
     assert "largest difference" in run_python("examples/decode.py")
+
+
+def test_kernels():
+    rows = {row["name"]: row for row in flashmla.kernels()}
+    cpu, gpu = rows["cpu_decode_dense"], rows["sm90_decode_dense"]
+    assert cpu["operation"] == "decode" and not cpu["sparse"] and cpu["built"] and cpu["device"] == "cpu"
+    assert {"bfloat16", "float16"} <= set(cpu["dtypes"]) and {"bf16", "fp16"} <= set(cpu["cache_formats"])
+    assert (576, 512) in cpu["dims"] and cpu["page_size"] == 0
+    assert gpu["device"] == "cuda" and gpu["compute_capability"] == 90 and gpu["page_size"] == 64
