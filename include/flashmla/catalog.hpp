@@ -9,7 +9,14 @@
 
 namespace flashmla {
 
-enum class KernelId : std::uint8_t { kCpuDecodeDense, kSm90DecodeDense };
+enum class KernelId : std::uint8_t {
+    kCpuDecodeDense,
+    kSm90DecodeDense,
+    kCpuDensePrefill,
+    kCpuDensePrefillBackward,
+    kCpuMerge,
+    kCpuAbsorb
+};
 
 struct HeadDims {
     int d_qk = 0;

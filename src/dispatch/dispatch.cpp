@@ -3,6 +3,8 @@
 #include <string>
 
 #include "backends/cpu/decode_dense.hpp"
+#include "backends/cpu/merge.hpp"
+#include "device/cpu.hpp"
 #include "device/cuda_runtime.hpp"
 #include "dispatch/trace.hpp"
 #if defined(FLASHMLA_WITH_CUDA)
@@ -26,8 +28,8 @@ Status launch(const core::DecodeCall& call) {
     switch (call.plan->kernel_id) {
         case KernelId::kCpuDecodeDense: return backends::cpu::decode_dense(call);
         case KernelId::kSm90DecodeDense: return on_sm90(call);
+        default: return invalid_argument("plan.kernel_id: not a decode kernel of the catalogue");
     }
-    return invalid_argument("plan.kernel_id: not a kernel of the catalogue");
 }
 
 }  // namespace
@@ -38,6 +40,11 @@ Status decode(const core::DecodeCall& call) {
     Status status = launch(call);
     trace(call, status, clock);
     return status;
+}
+
+Status merge(core::MergeCall call) {
+    call.threads = device::usable_threads();
+    return backends::cpu::merge(call);
 }
 
 }  // namespace flashmla::dispatch

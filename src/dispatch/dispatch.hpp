@@ -1,11 +1,13 @@
 // The only place where launches are ordered: a checked call goes to the kernel its plan names.
 #pragma once
 
+#include "core/merge_call.hpp"
 #include "core/problem.hpp"
 #include "flashmla/status.hpp"
 
 namespace flashmla::dispatch {
 
 Status decode(const core::DecodeCall& call);
+Status merge(core::MergeCall call);
 
 }  // namespace flashmla::dispatch

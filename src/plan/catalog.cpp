@@ -16,6 +16,7 @@ constexpr bool kWithCuda = false;
 #endif
 
 constexpr DType k16Bit[] = {DType::kBFloat16, DType::kFloat16};
+constexpr DType kFloats[] = {DType::kBFloat16, DType::kFloat16, DType::kFloat32};
 constexpr CacheFormat k16BitFormats[] = {CacheFormat::kBFloat16, CacheFormat::kFloat16};
 constexpr HeadDims kSm90DenseDims[] = {{sm90_dense::kDimQk, sm90_dense::kDimV}};
 constexpr HeadDims kCpuDenseDims[] = {{576, 512}, {512, 512}, {320, 256}};
@@ -44,6 +45,15 @@ constexpr KernelInfo kCatalog[] = {
      .dims = kCpuDenseDims,
      .page_size = 0,
      .io_alignment_bytes = 2,
+     .built = true},
+    {.id = KernelId::kCpuMerge,
+     .name = "cpu_merge",
+     .operation = Operation::kMerge,
+     .formats = {},
+     .summary = "partial results over disjoint keys, by their log-sum-exp, any head width",
+     .device = DeviceType::kCpu,
+     .dtypes = kFloats,
+     .dims = {},
      .built = true},
 };
 

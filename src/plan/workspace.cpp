@@ -85,6 +85,7 @@ Result<WorkspaceLayout> workspace_layout(const DecodePlan& plan) {
     switch (plan.kernel_id) {
         case KernelId::kCpuDecodeDense: return cpu_layout(plan);
         case KernelId::kSm90DecodeDense: return gpu_layout(plan);
+        default: break;  // no decode kernel
     }
     return unsupported("plan.kernel_id: not a kernel of the catalogue");
 }

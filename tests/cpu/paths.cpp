@@ -60,6 +60,12 @@ const std::vector<CpuPath>& cpu_paths() {
     return paths;
 }
 
+std::vector<CpuPath> native_paths() {
+    std::vector<CpuPath> paths = cpu_paths();
+    std::erase_if(paths, [](const CpuPath& path) { return path.emulated; });
+    return paths;
+}
+
 reference::RoundingModel rounding_model(const CpuPath& path, DType dtype) {
     return reference::cpu_model(path.name, dtype, backends::cpu::kChunkTokens);
 }

@@ -27,6 +27,9 @@ struct CpuPath {
 // (not under the thread sanitizer: the threads' work is the same on every path).
 const std::vector<CpuPath>& cpu_paths();
 
+// Those that are not emulated.
+std::vector<CpuPath> native_paths();
+
 inline Status run(const CpuPath& path, const DecodeArgs& args, int num_workers = 2) {
     return path.run(path, args, num_workers);
 }

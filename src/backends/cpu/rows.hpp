@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/cpu/attend.hpp"
+#include "backends/cpu/row_ops.hpp"
 
 namespace flashmla::backends::cpu {
 
@@ -89,7 +90,9 @@ constexpr TileKernels make_kernels() {
             .load_keys = &Ops::load_keys,
             .attend = &attend<Ops>,
             .fold = &fold<Ops>,
-            .store = &store_rows<Ops>};
+            .store = &store_rows<Ops>,
+            .add_weighted_row = &add_weighted_row<Ops>,
+            .store_scaled_row = &store_scaled_row<Ops>};
 }
 
 }  // namespace flashmla::backends::cpu

@@ -55,6 +55,9 @@ struct TileKernels {
     void (*fold)(const TileShape&, const Partial& into, const Partial& from) = nullptr;
     // Normalises and rounds; rows with visible[r] == 0 become zeros.
     void (*store)(const TileShape&, const Partial&, const int* visible, std::uint16_t* const* out_rows) = nullptr;
+    // row_ops.hpp: bf16, fp16 and fp32 rows of any length; the fp32 side holds whole vectors.
+    void (*add_weighted_row)(DType, const void* row, std::int64_t count, float weight, float* sums) = nullptr;
+    void (*store_scaled_row)(DType, const float* sums, std::int64_t count, float factor, void* row) = nullptr;
 };
 
 // The table of one instruction set; null when it is not compiled in.
