@@ -23,7 +23,7 @@ std::string dims_text(const KernelInfo& kernel) {
     std::string text;
     for (const HeadDims& dims : kernel.dims)
         text += fmt::format("{}{}/{}", text.empty() ? "" : ", ", dims.d_qk, dims.d_v);
-    return text;
+    return text.empty() ? "any" : text;
 }
 
 std::string dtypes_text(const KernelInfo& kernel) {
