@@ -85,6 +85,7 @@ DecodeBatch::DecodeBatch(const BatchSpec& spec, const DeviceInfo& device, Device
                             .page_size = spec_.page_size,
                             .max_pages = max_pages,
                             .dtype = dtype,
+                            .format = cache_format_16bit(dtype),
                             .causal = spec_.causal};
     const PlanOptions options{
         .batch_invariant = spec_.batch_invariant, .kernel = spec_.kernel, .num_workers = spec_.num_workers};

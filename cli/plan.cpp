@@ -221,6 +221,7 @@ ExitCode plan(const PlanCommandOptions& options, bool json) {
                             .page_size = options.batch.page,
                             .max_pages = (longest + options.batch.page - 1) / options.batch.page,
                             .dtype = options.batch.dtype_value(),
+                            .format = cache_format_16bit(options.batch.dtype_value()),
                             .causal = options.batch.causal};
     const PlanOptions plan_options{.batch_invariant = options.batch.batch_invariant,
                                    .kernel = options.batch.kernel,

@@ -31,6 +31,15 @@ constexpr const char* name(CacheFormat format) {
     return "unknown";
 }
 
+// The cache format that holds values as the queries' own 16-bit dtype does.
+constexpr CacheFormat cache_format_16bit(DType dtype) {
+    return dtype == DType::kFloat16 ? CacheFormat::kFloat16 : CacheFormat::kBFloat16;
+}
+
+constexpr bool is_16bit(CacheFormat format) {
+    return format == CacheFormat::kBFloat16 || format == CacheFormat::kFloat16;
+}
+
 // Bytes of one token's record: 2 d_qk, d_qk, 656 or 584.
 std::int64_t cache_record_bytes(CacheFormat format, std::int64_t d_qk);
 

@@ -28,8 +28,9 @@ struct KernelInfo {
     KernelId id = KernelId::kCpuDecodeDense;
     const char* name = "";
     Operation operation = Operation::kDecode;
-    std::span<const CacheFormat> formats;  // empty: the operation reads no cache
+    std::span<const CacheFormat> formats;  // empty: the operation reads no cache. A 16-bit one goes with its own dtype
     bool sparse = false;                   // decode: keys by indices instead of a block table
+    bool attn_sink = false;                // decode: a sink may be given
     const char* summary = "";
     DeviceType device = DeviceType::kCpu;
     int compute_capability = 0;  // exactly this one (90 = sm_90a code); 0 = any, on the CPU

@@ -12,7 +12,8 @@
 
 namespace flashmla {
 
-// Dense by block_table and lengths, or sparse by indices; a tensor of rank 0 is one that is not given.
+// Dense by block_table and lengths, or sparse by indices; a tensor of rank 0 is one that is not given. What belongs to
+// the other way is refused, not ignored.
 struct DecodeArgs {
     TensorView q{};              // (b, s_q, h_q, d_qk) bf16 or fp16 (e4m3 with an fp8_flat cache); last axis contiguous
     TensorView k_cache{};        // (num_pages, page_size, h_kv, record), format by cache_format_of; page stride free
@@ -22,7 +23,8 @@ struct DecodeArgs {
 
     // Sparse: query token (i, j) attends to the tokens its indices name; a token is page * page_size + offset.
     TensorView indices{};  // (b, s_q, topk) int32; outside [0, num_pages * page_size) = masked. Needs causal = false
-    TensorView topk_length{};        // optional (b,) or (b, s_q) int32: entries at or past it are never read
+    TensorView
+        topk_length{};  // optional (b,) or (b, s_q) int32, held to [0, topk]: entries at or past it are never read
     TensorView extra_k_cache{};      // optional second cache, k_cache's dtype and record, a page size of its own
     TensorView extra_indices{};      // (b, s_q, extra_topk) int32, into the extra cache
     TensorView extra_topk_length{};  // optional (b,) or (b, s_q) int32

@@ -15,20 +15,21 @@ namespace flashmla {
 
 // Shapes of one decode call (docs/numerics.md gives the semantics).
 struct DecodeShape {
-    std::int64_t b = 0;              // requests, >= 0
-    std::int64_t s_q = 1;            // query tokens a request, >= 1
-    std::int64_t h_q = 1;            // query heads, >= 1, a multiple of h_kv
-    std::int64_t h_kv = 1;           // KV heads (1 in MLA)
-    std::int64_t d_qk = 576;         // latent + rope
-    std::int64_t d_v = 512;          // the first d_v columns of a cache row are its value
-    std::int64_t page_size = 64;     // tokens a cache page
-    std::int64_t max_pages = 0;      // block_table's width; 0 when sparse
-    DType dtype = DType::kBFloat16;  // of q
-    CacheFormat format = CacheFormat::kBFloat16;
+    std::int64_t b = 0;                           // requests, >= 0
+    std::int64_t s_q = 1;                         // query tokens a request, >= 1
+    std::int64_t h_q = 1;                         // query heads, >= 1, a multiple of h_kv
+    std::int64_t h_kv = 1;                        // KV heads (1 in MLA)
+    std::int64_t d_qk = 576;                      // latent + rope
+    std::int64_t d_v = 512;                       // the first d_v columns of a cache row are its value
+    std::int64_t page_size = 64;                  // tokens a cache page
+    std::int64_t max_pages = 0;                   // block_table's width; 0 when sparse
+    DType dtype = DType::kBFloat16;               // of q
+    CacheFormat format = CacheFormat::kBFloat16;  // a 16-bit one goes with dtype: cache_format_16bit
     bool causal = false;
     std::int64_t topk = 0;             // indices a query token; 0 = dense
     std::int64_t extra_topk = 0;       // indices into the extra cache; 0 = there is none
     std::int64_t extra_page_size = 0;  // tokens a page of the extra cache
+    bool attn_sink = false;            // a sink is given
     friend bool operator==(const DecodeShape&, const DecodeShape&) = default;
 };
 

@@ -14,8 +14,15 @@ struct CheckedDecode {
     core::DecodeCall call;  // without plan, workspace and stream
 };
 
-// Everything that can be checked without reading tensor contents.
+// A tensor of rank 0 is one that the caller did not give.
+inline bool given(const TensorView& view) { return view.rank != 0; }
+
+// Everything that can be checked without reading tensor contents. Allocates nothing unless it refuses: on a GPU this is
+// part of every launch.
 Result<CheckedDecode> check_decode(const DecodeArgs& args);
+
+// Of arguments that passed, strides of axes with fewer than two elements replaced by packed ones.
+core::DecodeCall make_decode_call(const DecodeArgs& args, const DecodeShape& shape);
 
 // Whether a plan serves these tensors: same shapes and device, addresses and strides that the planned kernel takes.
 Status check_plan(const DecodePlan& plan, const CheckedDecode& checked);

@@ -23,30 +23,41 @@ Status shape_mismatch(const DecodeShape& planned, const DecodeShape& got) {
         {"page_size", planned.page_size, got.page_size},
         {"max_pages", planned.max_pages, got.max_pages},
         {"causal", planned.causal, got.causal},
+        {"topk", planned.topk, got.topk},
+        {"extra_topk", planned.extra_topk, got.extra_topk},
+        {"extra_page_size", planned.extra_page_size, got.extra_page_size},
+        {"attn_sink", planned.attn_sink, got.attn_sink},
     };
     for (const auto& field : fields) {
         if (field.planned == field.got) continue;
         return invalid_argument(std::string("plan: made for ") + field.what + " = " + std::to_string(field.planned) +
                                 ", the arguments have " + field.what + " = " + std::to_string(field.got));
     }
-    return invalid_argument(std::string("plan: made for dtype ") + name(planned.dtype) + ", the tensors have " +
-                            name(got.dtype));
+    if (planned.dtype != got.dtype) {
+        return invalid_argument(std::string("plan: made for dtype ") + name(planned.dtype) + ", the tensors have " +
+                                name(got.dtype));
+    }
+    return invalid_argument(std::string("plan: made for a cache of ") + name(planned.format) +
+                            ", the arguments have one of " + name(got.format));
 }
 
 // Addresses and strides in multiples of what the kernel loads and stores at once.
 Status check_alignment(const KernelInfo& kernel, const CheckedDecode& checked) {
     const core::DecodeCall& call = checked.call;
     const core::DecodeStrides& strides = call.strides;
-    const std::int64_t element = static_cast<std::int64_t>(size_bytes(checked.shape.dtype));
+    const DecodeShape& shape = checked.shape;
+    const std::int64_t of_q = static_cast<std::int64_t>(size_bytes(shape.dtype));
+    const std::int64_t of_cache = is_16bit(shape.format) ? 2 : 1;
     const std::int64_t step = kernel.io_alignment_bytes;
     const struct {
         const char* tensor;
         const void* data;
+        std::int64_t element;  // bytes
         std::int64_t strides[3];
     } tensors[] = {
-        {"q", call.q, {strides.q_b, strides.q_token, strides.q_head}},
-        {"k_cache", call.k_cache, {strides.k_page, strides.k_token, strides.k_head}},
-        {"out", call.out, {strides.out_b, strides.out_token, strides.out_head}},
+        {"q", call.q, of_q, {strides.q_b, strides.q_token, strides.q_head}},
+        {"k_cache", call.k_cache, of_cache, {strides.k_page, strides.k_token, strides.k_head}},
+        {"out", call.out, 2, {strides.out_b, strides.out_token, strides.out_head}},
     };
     for (const auto& tensor : tensors) {
         if (reinterpret_cast<std::uintptr_t>(tensor.data) % static_cast<std::uintptr_t>(step) != 0) {
@@ -54,9 +65,9 @@ Status check_alignment(const KernelInfo& kernel, const CheckedDecode& checked) {
                                     std::to_string(step) + " bytes, wanted one for kernel " + kernel.name);
         }
         for (std::int64_t stride : tensor.strides) {
-            if (stride * element % step == 0) continue;
+            if (stride * tensor.element % step == 0) continue;
             return invalid_argument(std::string(tensor.tensor) + ": got a stride of " + std::to_string(stride) +
-                                    " elements, wanted multiples of " + std::to_string(step / element) +
+                                    " elements, wanted multiples of " + std::to_string(step / tensor.element) +
                                     " for kernel " + kernel.name);
         }
     }

@@ -57,14 +57,17 @@ Status check_options(const Demand& demand, const DeviceInfo& device, const PlanO
 }
 
 // The reason a caller can act on when nothing fits: that of the forced kernel, or of the first kernel for such a
-// device.
+// device, if possible one that finds its keys in the way asked for.
 Status nothing_fits(const Demand& demand, const DeviceInfo& device, const PlanOptions& options,
                     const std::vector<KernelVerdict>& verdicts) {
     const KernelVerdict* told = nullptr;
     for (const KernelVerdict& verdict : verdicts) {
         const bool forced = options.kernel == verdict.kernel;
-        const bool same_device = kernel_named(verdict.kernel)->device == device.device.type;
-        if (told == nullptr && (forced || (options.kernel.empty() && same_device))) told = &verdict;
+        const KernelInfo& kernel = *kernel_named(verdict.kernel);
+        const bool same_device = options.kernel.empty() && kernel.device == device.device.type;
+        const bool nearer =
+            told == nullptr || (kernel.sparse == demand.sparse && kernel_named(told->kernel)->sparse != demand.sparse);
+        if (nearer && (forced || same_device)) told = &verdict;
     }
     if (told != nullptr) return unsupported(told->kernel + ": " + told->reason);
     std::string existing;
@@ -104,6 +107,7 @@ std::optional<std::string> why_not(const KernelInfo& kernel, const Demand& deman
         return std::string("cache format: got ") + name(demand.format) + ", wanted " +
                one_of(kernel.formats, [](CacheFormat format) { return std::string(name(format)); });
     }
+    if (demand.attn_sink && !kernel.attn_sink) return "attn_sink: got one, wanted none";
     const auto same_dims = [&](const HeadDims& dims) { return dims.d_qk == demand.d_qk && dims.d_v == demand.d_v; };
     if (!kernel.dims.empty() && std::none_of(kernel.dims.begin(), kernel.dims.end(), same_dims)) {
         return "(d_qk, d_v): got " + pair_text(demand.d_qk, demand.d_v) + ", wanted " + dims_list(kernel);

@@ -18,6 +18,7 @@ struct Demand {
     std::int64_t d_v = 0;
     CacheFormat format = CacheFormat::kBFloat16;  // compared only with kernels that list formats
     bool sparse = false;                          // decode by indices
+    bool attn_sink = false;                       // decode with a sink
     std::int64_t page_size = 0;                   // compared only with kernels that take one page size
 };
 

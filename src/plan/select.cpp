@@ -65,6 +65,7 @@ Result<DecodePlan> plan_decode(const DecodeShape& shape, const DeviceInfo& devic
                               .d_v = shape.d_v,
                               .format = shape.format,
                               .sparse = shape.topk > 0,
+                              .attn_sink = shape.attn_sink,
                               .page_size = shape.page_size};
     Result<plan::Choice> choice = plan::choose_kernel(demand, device, options);
     if (!choice.ok()) return choice.status();

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "core/checked.hpp"
+#include "core/kv_format.hpp"
 
 namespace flashmla::plan {
 namespace {
@@ -40,9 +40,46 @@ Status check_dtype(DType dtype) {
     return invalid_argument(std::string("dtype: got ") + name(dtype) + ", wanted bfloat16 or float16");
 }
 
+Status check_lists(const DecodeShape& shape) {
+    if (shape.topk > 0 && shape.causal) {
+        return invalid_argument(
+            "causal: got true together with indices, wanted false, because the indices decide what a query token sees");
+    }
+    if (shape.topk == 0 && shape.extra_topk > 0) {
+        return invalid_argument("extra_topk: got " + std::to_string(shape.extra_topk) +
+                                " without topk, wanted 0: an extra cache belongs to sparse decode");
+    }
+    return check_range("topk + extra_topk", shape.topk + shape.extra_topk, 0, kMaxInt);
+}
+
+// The formats that queries of each dtype attend to, and what a packed record fixes.
+Status check_format(const DecodeShape& shape) {
+    const bool fp8 = shape.dtype == DType::kFloat8E4m3;
+    if (Status status = check_dtype(shape.dtype); !fp8 && !status.ok()) return status;
+    const auto refused = [&](const char* wanted) {
+        return invalid_argument(std::string("format: got a cache of ") + name(shape.format) + " with queries of " +
+                                name(shape.dtype) + ", (d_qk, d_v) (" + std::to_string(shape.d_qk) + ", " +
+                                std::to_string(shape.d_v) + "), h_kv " + std::to_string(shape.h_kv) + ", wanted " +
+                                wanted);
+    };
+    if (fp8 && shape.format != CacheFormat::kFp8Flat) return refused("fp8_flat for float8_e4m3fn queries");
+    switch (shape.format) {
+        case CacheFormat::kBFloat16:
+        case CacheFormat::kFloat16:
+            return shape.format == cache_format_16bit(shape.dtype) ? Status{} : refused("the queries' dtype");
+        case CacheFormat::kFp8Flat: return {};
+        case CacheFormat::kFp8_656:
+            return shape.d_qk == core::kv656::kDimQk && shape.h_kv == 1 ? Status{} : refused("d_qk 576 and h_kv 1");
+        case CacheFormat::kFp8_584:
+            return shape.d_qk == core::kv584::kDimQk && shape.h_kv == 1 ? Status{} : refused("d_qk 512 and h_kv 1");
+    }
+    return refused("one of bf16, fp16, fp8_flat, fp8_656, fp8_584");
+}
+
 }  // namespace
 
 Status check_shape(const DecodeShape& shape) {
+    const bool extra = shape.extra_topk > 0;
     const Range ranges[] = {
         {"b", shape.b, 0, kMaxInt},
         {"s_q", shape.s_q, 1, kMaxRowsPerRequest},
@@ -52,6 +89,9 @@ Status check_shape(const DecodeShape& shape) {
         {"d_v", shape.d_v, 1, kMaxInt},
         {"page_size", shape.page_size, 1, kMaxInt},
         {"max_pages", shape.max_pages, 0, kMaxInt},
+        {"topk", shape.topk, 0, kMaxInt},
+        {"extra_topk", shape.extra_topk, 0, kMaxInt},
+        {"extra_page_size", shape.extra_page_size, extra ? 1 : 0, extra ? kMaxInt : 0},
     };
     if (Status status = check_ranges(ranges); !status.ok()) return status;
     if (Status status = check_heads(shape.h_q, shape.h_kv); !status.ok()) return status;
@@ -59,7 +99,8 @@ Status check_shape(const DecodeShape& shape) {
         return invalid_argument("d_v: got " + std::to_string(shape.d_v) + ", wanted at most d_qk = " +
                                 std::to_string(shape.d_qk) + ", because a value is the first columns of its cache row");
     }
-    if (Status status = check_dtype(shape.dtype); !status.ok()) return status;
+    if (Status status = check_format(shape); !status.ok()) return status;
+    if (Status status = check_lists(shape); !status.ok()) return status;
     const std::int64_t rows = shape.s_q * shape.h_q;  // both at most 2^30
     if (Status status = check_range("s_q * h_q", rows, 1, kMaxRowsPerRequest); !status.ok()) return status;
     return check_range("b * s_q * h_q", shape.b * rows, 0, kMaxRows);

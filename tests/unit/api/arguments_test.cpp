@@ -37,7 +37,7 @@ const BadArgument kBadArguments[] = {
      [](DecodeArgs& a) { a.cu_seqlens_k = a.cache_seqlens; },
      {"cache_seqlens, cu_seqlens_k: got both"}},
 
-    {"k_cache_width", [](DecodeArgs& a) { a.k_cache.shape[3] = 319; }, {"k_cache: got shape", "319)", "d_qk = 320"}},
+    {"k_cache_width", [](DecodeArgs& a) { a.k_cache.shape[3] = 319; }, {"k_cache: got last axis 319", "d_qk 320"}},
     {"pages_negative", [](DecodeArgs& a) { a.k_cache.shape[0] = -1; }, {"k_cache: got shape (-1,"}},
     {"table_b", [](DecodeArgs& a) { a.block_table.shape[0] = 2; }, {"block_table: got shape (2,", "b = 3"}},
     {"lengths_b", [](DecodeArgs& a) { a.cache_seqlens.shape[0] = 4; }, {"cache_seqlens: got shape (4,)", "(b = 3,)"}},

@@ -39,7 +39,11 @@ TEST_F(RunDecode, RefusesAPlanForAnotherShape) {
         {"plan: made for page_size = 64", [](DecodeShape& s) { s.page_size = 64; }},
         {"plan: made for max_pages = 1000", [](DecodeShape& s) { s.max_pages = 1000; }},
         {"plan: made for causal = 1", [](DecodeShape& s) { s.causal = true; }},
-        {"plan: made for dtype float16, the tensors have bfloat16", [](DecodeShape& s) { s.dtype = DType::kFloat16; }},
+        {"plan: made for dtype float16, the tensors have bfloat16",
+         [](DecodeShape& s) {
+             s.dtype = DType::kFloat16;
+             s.format = CacheFormat::kFloat16;
+         }},
     };
     for (const auto& change : changes) {
         DecodeShape shape = plan_.shape;

@@ -114,6 +114,7 @@ TEST(Select, TheCpuTakesEveryShapeOfTheContract) {
             shape.d_v = dims.d_v;
             shape.page_size = page_size;
             shape.dtype = page_size == 2 ? DType::kFloat16 : DType::kBFloat16;
+            shape.format = cache_format_16bit(shape.dtype);
             const DecodePlan plan = planned(shape, cpu());
             EXPECT_EQ(plan.kernel, "cpu_decode_dense");
             EXPECT_EQ(plan.num_workers, 4);
