@@ -8,6 +8,7 @@ MemoryError, and RuntimeError when the device fails; nothing is written before a
 from flashmla._core import DecodePlan, PrefillPlan
 from flashmla._decode import decode
 from flashmla._info import Capability, capability, info, kernels, plan, plan_prefill
+from flashmla._merge import merge
 from flashmla._simulator import FlashMLADecodingSimulator
 
 __version__: str = info()["version"]
@@ -21,6 +22,7 @@ __all__ = [
     "decode",
     "info",
     "kernels",
+    "merge",
     "plan",
     "plan_prefill",
 ]

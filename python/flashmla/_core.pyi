@@ -82,6 +82,7 @@ def decode(
     extras: tuple[Any, ...] | None = None,
     /,
 ) -> None: ...
+def merge(outs: Sequence[Any], lses: Sequence[Any], out: Any, lse: Any, stream: int | None, /) -> None: ...
 def simulate_decoding_step(
     num_heads: int,
     head_dim: int,

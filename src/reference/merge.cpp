@@ -29,7 +29,8 @@ MergedRow merge_row(const MergeArgs& args, std::int64_t request, std::int64_t to
     }
     const Partial merged = merge(partials);
 
-    // A weight and the final factor are rounded to fp32 once each; then one rounding a part, and the one of the product.
+    // A weight and the final factor are rounded to fp32 once each; then one rounding a part, and the one of the
+    // product.
     constexpr double kUnit = 0x1p-24;
     const double sums = std::expm1((static_cast<double>(parts) + 4) * kUnit / (1 - kUnit));
     MergedRow row{merged.out, std::vector<double>(d_v), merged.lse, kUnit * std::abs(merged.lse)};

@@ -32,12 +32,13 @@ public:
     MergeCase(const MergeSpec& spec, std::uint64_t seed) : axes_(spec.axes), random_(seed) {
         const bool batched = axes_.size() == 4;
         const std::int64_t gap = spec.packed ? 0 : 3;
-        std::vector<std::int64_t> lse_axes = batched ? std::vector{axes_[0], axes_[2], axes_[1]}
-                                                     : std::vector{axes_[0], axes_[1]};
+        std::vector<std::int64_t> lse_axes =
+            batched ? std::vector{axes_[0], axes_[2], axes_[1]} : std::vector{axes_[0], axes_[1]};
         const auto make_out = [&] {
             // Heads before tokens every other time.
             const std::vector<int> order = batched ? std::vector{0, 2, 1, 3} : std::vector{1, 0, 2};
-            return GuardedTensor(random_.pick(kFloatTypes), axes_, gap, random_.chance(0.5) ? order : std::vector<int>{});
+            return GuardedTensor(random_.pick(kFloatTypes), axes_, gap,
+                                 random_.chance(0.5) ? order : std::vector<int>{});
         };
         for (std::size_t i = 0; i < spec.parts; ++i) {
             outs_.push_back(make_out());

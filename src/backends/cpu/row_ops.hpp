@@ -58,8 +58,7 @@ template <class Ops>
 void store_scaled_row(DType dtype, const float* sums, std::int64_t count, float factor, void* row) {
     const Float<Ops> scale = splat<Ops>(factor);
     for_each_vector<Ops>(
-        count,
-        [&](std::int64_t i) { encode_vector<Ops>(dtype, load<Float<Ops>>(sums + i) * scale, row, i); },
+        count, [&](std::int64_t i) { encode_vector<Ops>(dtype, load<Float<Ops>>(sums + i) * scale, row, i); },
         [&](std::int64_t i, int left) {
             float staging[Ops::kLanes];
             encode_vector<Ops>(dtype, load<Float<Ops>>(sums + i) * scale, staging, 0);
