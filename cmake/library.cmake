@@ -1,10 +1,11 @@
-# The one library users link: all stages joined. Static by default, BUILD_SHARED_LIBS honoured. No third-party dependency.
-add_library(flashmla)
+# The library of C++ users: all stages joined. Always static (the shared one is C: shared_library.cmake). No third-party
+# dependency.
+add_library(flashmla STATIC)
 add_library(flashmla::flashmla ALIAS flashmla)
 foreach(stage ${FLASHMLA_STAGES} flashmla_build_info)
   target_sources(flashmla PRIVATE $<TARGET_OBJECTS:${stage}>)
 endforeach()
-set_target_properties(flashmla PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+set_target_properties(flashmla PROPERTIES LINKER_LANGUAGE CXX)
 target_compile_features(flashmla PUBLIC cxx_std_20)
 target_include_directories(flashmla PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

@@ -1,5 +1,6 @@
-"""An installed tree serves somebody else's CMake project through find_package(flashmla)."""
+"""An installed tree serves somebody else's CMake project through find_package(flashmla), and a C compiler by pkg-config."""
 
+import os
 import re
 import subprocess
 
@@ -17,13 +18,28 @@ def version(root):
 def build_consumer(root, prefix, folder):
     run("cmake", "-G", "Ninja", "-S", root / "tests/packaging/consumer", "-B", folder, f"-DCMAKE_PREFIX_PATH={prefix}")
     run("cmake", "--build", folder)
-    return run(folder / "consumer")
+    return run(folder / "consumer"), run(folder / "consumer_c")
 
 
-def test_consumer_of_the_installed_static_library(root, build_dir, tmp_path):
+def answer(root):
+    return f"flashmla {version(root)} out 3f80 lse 24.000\n"
+
+
+def test_consumers_of_the_installed_libraries(root, build_dir, tmp_path):
     run("cmake", "--install", build_dir, "--component", "development", "--prefix", tmp_path / "prefix")
-    said = build_consumer(root, tmp_path / "prefix", tmp_path / "consumer")
-    assert said == f"flashmla {version(root)} out 3f80 lse 24.000\n"
+    assert build_consumer(root, tmp_path / "prefix", tmp_path / "consumer") == (answer(root), answer(root))
+
+
+def test_c_consumer_by_pkg_config(root, build_dir, tmp_path):
+    run("cmake", "--install", build_dir, "--component", "development", "--prefix", tmp_path / "prefix")
+    found = next((tmp_path / "prefix").rglob("pkgconfig"))
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(found), "LD_LIBRARY_PATH": str(found.parent)}
+    assert run("pkg-config", "--modversion", "flashmla", env=environment).strip() == version(root)
+    flags = run("pkg-config", "--cflags", "--libs", "flashmla", env=environment).split()
+    program = tmp_path / "consumer"
+    run("cc", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", root / "tests/packaging/consumer/main.c", *flags, "-o",
+        program)
+    assert run(program, env=environment) == answer(root)
 
 
 def test_installed_tree_is_relocatable_and_names_no_source_folder(root, build_dir, tmp_path):

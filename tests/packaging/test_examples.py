@@ -25,6 +25,13 @@ def test_every_cpp_example_runs(root, build_dir):
         assert run([build_dir / f"bin/example_{name}"])
 
 
+def test_every_c_example_runs(root, build_dir):
+    names = example_names(root, ".c")
+    assert "decode" in names
+    for name in names:
+        assert run([build_dir / f"bin/example_c_{name}"])
+
+
 def test_every_python_example_runs(root):
     for name in example_names(root, ".py"):
         path = root / f"examples/{name}.py"
@@ -33,7 +40,8 @@ def test_every_python_example_runs(root):
         assert run([sys.executable, path], env=os.environ)
 
 
-def test_decode_reports_every_request(build_dir):
-    lines = run([build_dir / "bin/example_decode"]).splitlines()
+@pytest.mark.parametrize("program", ["example_decode", "example_c_decode"])
+def test_decode_reports_every_request(build_dir, program):
+    lines = run([build_dir / "bin" / program]).splitlines()
     assert lines[0].startswith("cpu_decode_dense on ")
     assert [int(line.split()[2]) for line in lines[1:]] == [450, 1000, 64]

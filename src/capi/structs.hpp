@@ -1,0 +1,60 @@
+// Structs that cross the C interface: their size says which fields the caller's header had.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include "flashmla/flashmla.h"
+#include "flashmla/status.hpp"
+
+namespace flashmla::capi {
+
+// Size of the struct in the first header that had it: callers of then stay welcome, the fields they lack are zero.
+// A struct that grows gets a specialisation with the size it had.
+template <class T>
+inline constexpr std::size_t kFirstSize = sizeof(T);
+
+// The header's name of a type, for messages.
+constexpr const char* c_name(const flashmla_build_info*) { return "flashmla_build_info"; }
+constexpr const char* c_name(const flashmla_capability_query*) { return "flashmla_capability_query"; }
+constexpr const char* c_name(const flashmla_decode_args*) { return "flashmla_decode_args"; }
+constexpr const char* c_name(const flashmla_decode_shape*) { return "flashmla_decode_shape"; }
+constexpr const char* c_name(const flashmla_device_info*) { return "flashmla_device_info"; }
+constexpr const char* c_name(const flashmla_plan_info*) { return "flashmla_plan_info"; }
+constexpr const char* c_name(const flashmla_plan_options*) { return "flashmla_plan_options"; }
+constexpr const char* c_name(const flashmla_tensor*) { return "flashmla_tensor"; }
+
+Status wrong_struct_size(const char* argument, const char* type, std::size_t got, std::size_t wanted);
+Status null_pointer(const char* argument, const std::string& wanted);
+
+// struct_size comes first in every struct. Nothing beyond it is read before it is known to be right.
+template <class T>
+Status check_struct(const char* argument, const T* given) {
+    static_assert(std::is_standard_layout_v<T> && std::is_trivially_copyable_v<T>);
+    static_assert(offsetof(T, struct_size) == 0 && kFirstSize<T> <= sizeof(T));
+    if (given == nullptr) return null_pointer(argument, std::string("a ") + c_name(given));
+    const std::size_t size = given->struct_size;
+    if (size < kFirstSize<T> || size > sizeof(T)) return wrong_struct_size(argument, c_name(given), size, sizeof(T));
+    return {};
+}
+
+// A copy of what the caller gave, fields that its header did not have zeroed.
+template <class T>
+Status read_struct(const char* argument, const T* given, T& copy) {
+    if (Status status = check_struct(argument, given); !status.ok()) return status;
+    copy = {};
+    std::memcpy(&copy, given, given->struct_size);
+    return {};
+}
+
+// Fills what the caller's struct has room for; check_struct has passed.
+template <class T>
+void write_struct(T value, T* out) {
+    value.struct_size = out->struct_size;
+    std::memcpy(out, &value, value.struct_size);
+}
+
+}  // namespace flashmla::capi
