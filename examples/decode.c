@@ -68,8 +68,7 @@ int main(void) {
     const flashmla_tensor lengths_view = flashmla_contiguous(lengths, FLASHMLA_INT32, 1, (const int64_t[]){BATCH});
     const flashmla_tensor out_view =
         flashmla_contiguous(out, FLASHMLA_BFLOAT16, 4, (const int64_t[]){BATCH, 1, HEADS, DIM_V});
-    const flashmla_tensor lse_view =
-        flashmla_contiguous(lse, FLASHMLA_FLOAT32, 3, (const int64_t[]){BATCH, HEADS, 1});
+    const flashmla_tensor lse_view = flashmla_contiguous(lse, FLASHMLA_FLOAT32, 3, (const int64_t[]){BATCH, HEADS, 1});
 
     flashmla_decode_args args;
     FLASHMLA_INIT(&args);

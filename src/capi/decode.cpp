@@ -98,7 +98,9 @@ flashmla_status flashmla_decode_shape_of(const flashmla_decode_args* args, flash
     return guarded([&]() -> Status {
         DecodeArgs checked;
         if (Status status = read_args(args, checked); !status.ok()) return status;
-        if (Status status = check_struct("shape", shape); !status.ok()) return status;
+        Reader read;
+        read.output("shape", shape);
+        if (!read.status().ok()) return read.status();
         const Result<DecodeShape> found = decode_shape(checked);
         if (found.ok()) write_struct(c_shape(found.value()), shape);
         return found.status();

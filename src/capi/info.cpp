@@ -9,7 +9,6 @@
 #include "capi/guard.hpp"
 #include "capi/reader.hpp"
 #include "flashmla/build_info.hpp"
-#include "flashmla/capability.hpp"
 #include "flashmla/catalog.hpp"
 
 namespace flashmla::capi {

@@ -19,7 +19,6 @@ inline constexpr std::size_t kFirstSize = sizeof(T);
 
 // The header's name of a type, for messages.
 constexpr const char* c_name(const flashmla_build_info*) { return "flashmla_build_info"; }
-constexpr const char* c_name(const flashmla_capability_query*) { return "flashmla_capability_query"; }
 constexpr const char* c_name(const flashmla_decode_args*) { return "flashmla_decode_args"; }
 constexpr const char* c_name(const flashmla_decode_shape*) { return "flashmla_decode_shape"; }
 constexpr const char* c_name(const flashmla_device_info*) { return "flashmla_device_info"; }

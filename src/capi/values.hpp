@@ -14,9 +14,12 @@ struct ValuePair {
 };
 
 inline constexpr ValuePair<DType> kDTypes[] = {
-    {FLASHMLA_BFLOAT16, DType::kBFloat16}, {FLASHMLA_FLOAT16, DType::kFloat16},
-    {FLASHMLA_FLOAT32, DType::kFloat32},   {FLASHMLA_INT32, DType::kInt32},
-    {FLASHMLA_FLOAT8_E4M3, DType::kFloat8E4m3}, {FLASHMLA_UINT8, DType::kUInt8},
+    {FLASHMLA_BFLOAT16, DType::kBFloat16},
+    {FLASHMLA_FLOAT16, DType::kFloat16},
+    {FLASHMLA_FLOAT32, DType::kFloat32},
+    {FLASHMLA_INT32, DType::kInt32},
+    {FLASHMLA_FLOAT8_E4M3, DType::kFloat8E4m3},
+    {FLASHMLA_UINT8, DType::kUInt8},
     {FLASHMLA_INT64, DType::kInt64},
 };
 

@@ -13,22 +13,22 @@ typedef struct flashmla_decode_args {
     int32_t causal;  // 0 or 1
     int32_t has_softmax_scale;
     int32_t reserved;
-    double softmax_scale;                   // used when has_softmax_scale is 1; otherwise d_qk ** -0.5
-    const flashmla_tensor* q;               // (b, s_q, h_q, d_qk)
-    const flashmla_tensor* k_cache;         // (num_pages, page_size, h_kv, record)
-    const flashmla_tensor* block_table;     // dense: (b, max_pages) int32
-    const flashmla_tensor* cache_seqlens;   // dense: (b,) int32, or
-    const flashmla_tensor* cu_seqlens_k;    //        (b + 1,) int32
-    const flashmla_tensor* indices;         // sparse: (b, s_q, topk) int32
-    const flashmla_tensor* topk_length;     // optional (b,) or (b, s_q) int32
-    const flashmla_tensor* extra_k_cache;   // optional second cache, with
-    const flashmla_tensor* extra_indices;   //   (b, s_q, extra_topk) int32 and
+    double softmax_scale;                  // used when has_softmax_scale is 1; otherwise d_qk ** -0.5
+    const flashmla_tensor* q;              // (b, s_q, h_q, d_qk)
+    const flashmla_tensor* k_cache;        // (num_pages, page_size, h_kv, record)
+    const flashmla_tensor* block_table;    // dense: (b, max_pages) int32
+    const flashmla_tensor* cache_seqlens;  // dense: (b,) int32, or
+    const flashmla_tensor* cu_seqlens_k;   //        (b + 1,) int32
+    const flashmla_tensor* indices;        // sparse: (b, s_q, topk) int32
+    const flashmla_tensor* topk_length;    // optional (b,) or (b, s_q) int32
+    const flashmla_tensor* extra_k_cache;  // optional second cache, with
+    const flashmla_tensor* extra_indices;  //   (b, s_q, extra_topk) int32 and
     const flashmla_tensor* extra_topk_length;
-    const flashmla_tensor* attn_sink;       // optional (h_q,) fp32
-    const flashmla_tensor* descale_q;       // optional (1,) or (b,) fp32, fp8_flat
+    const flashmla_tensor* attn_sink;  // optional (h_q,) fp32
+    const flashmla_tensor* descale_q;  // optional (1,) or (b,) fp32, fp8_flat
     const flashmla_tensor* descale_k;
-    const flashmla_tensor* out;             // written: (b, s_q, h_q, d_v)
-    const flashmla_tensor* lse;             // written: (b, h_q, s_q) fp32
+    const flashmla_tensor* out;  // written: (b, s_q, h_q, d_v)
+    const flashmla_tensor* lse;  // written: (b, h_q, s_q) fp32
 } flashmla_decode_args;
 
 typedef struct flashmla_decode_shape {
@@ -38,9 +38,9 @@ typedef struct flashmla_decode_shape {
     int32_t causal;
     int64_t b, s_q, h_q, h_kv, d_qk, d_v;
     int64_t page_size;
-    int64_t max_pages;        // the block table's width; 0 when sparse
-    int64_t topk;             // 0 = dense
-    int64_t extra_topk;       // 0 = no extra cache
+    int64_t max_pages;   // the block table's width; 0 when sparse
+    int64_t topk;        // 0 = dense
+    int64_t extra_topk;  // 0 = no extra cache
     int64_t extra_page_size;
 } flashmla_decode_shape;
 

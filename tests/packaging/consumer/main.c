@@ -1,5 +1,5 @@
-/* A C program of somebody else: only what an installed flashmla offers. Decodes one token against one key, whose value is
- * the answer. */
+/* A C program of somebody else: only what an installed flashmla offers. Decodes one token against one key, whose value
+ * is the answer. */
 #include <flashmla/flashmla.h>
 
 #include <stdio.h>
