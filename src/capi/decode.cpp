@@ -98,9 +98,7 @@ flashmla_status flashmla_decode_shape_of(const flashmla_decode_args* args, flash
     return guarded([&]() -> Status {
         DecodeArgs checked;
         if (Status status = read_args(args, checked); !status.ok()) return status;
-        Reader read;
-        read.output("shape", shape);
-        if (!read.status().ok()) return read.status();
+        if (Status status = check_struct("shape", shape); !status.ok()) return status;
         const Result<DecodeShape> found = decode_shape(checked);
         if (found.ok()) write_struct(c_shape(found.value()), shape);
         return found.status();
@@ -115,9 +113,9 @@ flashmla_status flashmla_plan_decode(const flashmla_decode_shape* shape, const f
 flashmla_status flashmla_run_decode(const flashmla_plan* plan, const flashmla_decode_args* args, void* workspace,
                                     size_t workspace_bytes, flashmla_stream stream) {
     return guarded([&]() -> Status {
-        const DecodePlan* held = nullptr;
+        const auto* held = held_plan<DecodePlan>(plan);
+        if (held == nullptr) return wrong_plan(plan, "decode");
         DecodeArgs checked;
-        if (Status status = held_plan(plan, "decode", held); !status.ok()) return status;
         if (Status status = read_args(args, checked); !status.ok()) return status;
         return run_decode(*held, checked, workspace, workspace_bytes, stream);
     });

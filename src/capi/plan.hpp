@@ -19,13 +19,11 @@ Status read_options(const flashmla_plan_options* given, PlanOptions& options);
 
 flashmla::Operation operation_of(const flashmla_plan& plan);
 
-Status wrong_plan(const flashmla_plan* handle, const char* wanted);
-
-// The plan of a kind, or what is wrong with the handle.
+// The plan of a kind; null when the handle holds none, and then wrong_plan says what it holds.
 template <class Plan>
-Status held_plan(const flashmla_plan* handle, const char* wanted, const Plan*& plan) {
-    plan = handle == nullptr ? nullptr : std::get_if<Plan>(&handle->held);
-    return plan == nullptr ? wrong_plan(handle, wanted) : Status{};
+const Plan* held_plan(const flashmla_plan* handle) {
+    return handle == nullptr ? nullptr : std::get_if<Plan>(&handle->held);
 }
+Status wrong_plan(const flashmla_plan* handle, const char* wanted);
 
 }  // namespace flashmla::capi

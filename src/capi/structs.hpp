@@ -26,7 +26,11 @@ constexpr const char* c_name(const flashmla_plan_info*) { return "flashmla_plan_
 constexpr const char* c_name(const flashmla_plan_options*) { return "flashmla_plan_options"; }
 constexpr const char* c_name(const flashmla_tensor*) { return "flashmla_tensor"; }
 
-Status wrong_struct_size(const char* argument, const char* type, std::size_t got, std::size_t wanted);
+struct StructSizes {
+    const char* type;
+    std::size_t smallest, largest;
+};
+Status check_struct_size(const char* argument, const void* given, const StructSizes& sizes);
 Status null_pointer(const char* argument, const std::string& wanted);
 
 // struct_size comes first in every struct. Nothing beyond it is read before it is known to be right.
@@ -34,10 +38,7 @@ template <class T>
 Status check_struct(const char* argument, const T* given) {
     static_assert(std::is_standard_layout_v<T> && std::is_trivially_copyable_v<T>);
     static_assert(offsetof(T, struct_size) == 0 && kFirstSize<T> <= sizeof(T));
-    if (given == nullptr) return null_pointer(argument, std::string("a ") + c_name(given));
-    const std::size_t size = given->struct_size;
-    if (size < kFirstSize<T> || size > sizeof(T)) return wrong_struct_size(argument, c_name(given), size, sizeof(T));
-    return {};
+    return check_struct_size(argument, given, {c_name(given), kFirstSize<T>, sizeof(T)});
 }
 
 // A copy of what the caller gave, fields that its header did not have zeroed.

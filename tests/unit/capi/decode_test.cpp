@@ -29,8 +29,9 @@ TEST(CDecode, GivesTheBitsOfTheCppCall) {
             PlanHandle handle;
             call.make_plan(handle);
             const Workspace workspace(workspace_bytes(handle.plan));
-            ASSERT_EQ(flashmla_run_decode(handle.plan, &call.args, workspace.data(), workspace_bytes(handle.plan), nullptr),
-                      FLASHMLA_OK)
+            ASSERT_EQ(
+                flashmla_run_decode(handle.plan, &call.args, workspace.data(), workspace_bytes(handle.plan), nullptr),
+                FLASHMLA_OK)
                 << flashmla_last_error();
         }
         EXPECT_EQ(call.api.decode_case().structural_fault(), "");
@@ -47,8 +48,9 @@ TEST(CDecode, ShapeGoesThereAndBack) {
     const DecodeShape cpp = decode_shape(call.api.args()).value();
     EXPECT_EQ(shape.dtype, FLASHMLA_BFLOAT16);
     EXPECT_EQ(shape.format, FLASHMLA_CACHE_BFLOAT16);
-    const std::vector<std::int64_t> c_fields = {shape.b,   shape.s_q,       shape.h_q,       shape.h_kv, shape.d_qk,
-                                                shape.d_v, shape.page_size, shape.max_pages, shape.topk, shape.extra_topk};
+    const std::vector<std::int64_t> c_fields = {shape.b,    shape.s_q,       shape.h_q,       shape.h_kv,
+                                                shape.d_qk, shape.d_v,       shape.page_size, shape.max_pages,
+                                                shape.topk, shape.extra_topk};
     const std::vector<std::int64_t> cpp_fields = {cpp.b,   cpp.s_q,       cpp.h_q,       cpp.h_kv, cpp.d_qk,
                                                   cpp.d_v, cpp.page_size, cpp.max_pages, cpp.topk, cpp.extra_topk};
     EXPECT_EQ(c_fields, cpp_fields);
@@ -63,8 +65,8 @@ TEST(CDecode, ExactWorkspaceIsTakenAndOneByteLessIsNot) {
     const Workspace workspace(bytes);
     EXPECT_TRUE(refused(flashmla_run_decode(handle.plan, &call.args, workspace.data(), bytes - 1, nullptr),
                         FLASHMLA_INVALID_ARGUMENT, "workspace_bytes: got "));
-    EXPECT_TRUE(refused(flashmla_run_decode(handle.plan, &call.args, nullptr, bytes, nullptr), FLASHMLA_INVALID_ARGUMENT,
-                        "workspace: got a null pointer"));
+    EXPECT_TRUE(refused(flashmla_run_decode(handle.plan, &call.args, nullptr, bytes, nullptr),
+                        FLASHMLA_INVALID_ARGUMENT, "workspace: got a null pointer"));
     EXPECT_TRUE(refused(flashmla_run_decode(handle.plan, &call.args, workspace.data() + 1, bytes, nullptr),
                         FLASHMLA_INVALID_ARGUMENT, "workspace: got an address"));
     EXPECT_TRUE(call.api.outputs_untouched());
@@ -77,7 +79,8 @@ TEST(CDecode, BadArgumentsAreNamed) {
         const char* part;
         Spoil spoil;
     } cases[] = {
-        {"args.struct_size: got 0, wanted sizeof(flashmla_decode_args) = ", [](CDecodeCall& c) { c.args.struct_size = 0; }},
+        {"args.struct_size: got 0, wanted sizeof(flashmla_decode_args) = ",
+         [](CDecodeCall& c) { c.args.struct_size = 0; }},
         {"args.struct_size: got ", [](CDecodeCall& c) { c.args.struct_size += 8; }},
         {"args.struct_size: got ", [](CDecodeCall& c) { c.args.struct_size = 0xffffffffu; }},
         {"args.reserved: got 1, wanted 0", [](CDecodeCall& c) { c.args.reserved = 1; }},

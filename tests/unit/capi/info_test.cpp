@@ -47,15 +47,17 @@ TEST(CInfo, RefusalsNameTheArgument) {
     flashmla_device_info device;
     FLASHMLA_INIT(&device);
     EXPECT_TRUE(refused(flashmla_named_device("h9000", &device), FLASHMLA_INVALID_ARGUMENT, "h9000"));
-    EXPECT_TRUE(refused(flashmla_named_device(nullptr, &device), FLASHMLA_INVALID_ARGUMENT, "name: got a null pointer"));
-    EXPECT_TRUE(refused(flashmla_query_device(FLASHMLA_CPU, 3, &device), FLASHMLA_INVALID_ARGUMENT, "device: got cpu:3"));
+    EXPECT_TRUE(
+        refused(flashmla_named_device(nullptr, &device), FLASHMLA_INVALID_ARGUMENT, "name: got a null pointer"));
+    EXPECT_TRUE(
+        refused(flashmla_query_device(FLASHMLA_CPU, 3, &device), FLASHMLA_INVALID_ARGUMENT, "device: got cpu:3"));
     EXPECT_TRUE(refused(flashmla_query_device(-1, 0, &device), FLASHMLA_INVALID_ARGUMENT, "type: got -1"));
     EXPECT_TRUE(refused(flashmla_query_device(FLASHMLA_CPU, 0, nullptr), FLASHMLA_INVALID_ARGUMENT,
                         "device: got a null pointer"));
     EXPECT_TRUE(refused(flashmla_query_build(nullptr), FLASHMLA_INVALID_ARGUMENT, "build: got a null pointer"));
     device.struct_size = sizeof device + 1;
-    EXPECT_TRUE(
-        refused(flashmla_query_device(FLASHMLA_CPU, 0, &device), FLASHMLA_INVALID_ARGUMENT, "device.struct_size: got "));
+    EXPECT_TRUE(refused(flashmla_query_device(FLASHMLA_CPU, 0, &device), FLASHMLA_INVALID_ARGUMENT,
+                        "device.struct_size: got "));
 }
 
 TEST(CInfo, KernelNamesAreTheCatalogue) {
@@ -84,8 +86,10 @@ TEST(CInfo, CacheSizes) {
     const CDecodeCall call;
     ASSERT_EQ(flashmla_cache_format_of(320, &call.k_cache, &format), FLASHMLA_OK) << flashmla_last_error();
     EXPECT_EQ(format, FLASHMLA_CACHE_BFLOAT16);
-    EXPECT_TRUE(refused(flashmla_cache_format_of(576, &call.k_cache, &format), FLASHMLA_INVALID_ARGUMENT, "got last axis"));
-    EXPECT_TRUE(refused(flashmla_cache_format_of(576, nullptr, &format), FLASHMLA_INVALID_ARGUMENT, "cache: got rank 0"));
+    EXPECT_TRUE(
+        refused(flashmla_cache_format_of(576, &call.k_cache, &format), FLASHMLA_INVALID_ARGUMENT, "got last axis"));
+    EXPECT_TRUE(
+        refused(flashmla_cache_format_of(576, nullptr, &format), FLASHMLA_INVALID_ARGUMENT, "cache: got rank 0"));
 }
 
 TEST(CInfo, LastErrorBelongsToItsThreadAndSurvivesSuccess) {

@@ -46,7 +46,8 @@ TEST(CPlan, OutlivesEverythingItWasMadeOf) {
     ASSERT_EQ(flashmla_query_plan(handle.plan, &info), FLASHMLA_OK);
     EXPECT_STREQ(info.kernel, "cpu_decode_dense");
     const Workspace workspace(info.workspace_bytes);
-    EXPECT_EQ(flashmla_run_decode(handle.plan, &call.args, workspace.data(), info.workspace_bytes, nullptr), FLASHMLA_OK)
+    EXPECT_EQ(flashmla_run_decode(handle.plan, &call.args, workspace.data(), info.workspace_bytes, nullptr),
+              FLASHMLA_OK)
         << flashmla_last_error();
 }
 
@@ -87,8 +88,8 @@ TEST(CPlan, BadOptionsAreNamed) {
         bad.spoil(options);
         // Anything but null: a failed call must say that there is no plan.
         auto* plan = reinterpret_cast<flashmla_plan*>(&options);
-        EXPECT_TRUE(refused(flashmla_plan_decode(&shape, &call.device, &options, &plan), FLASHMLA_INVALID_ARGUMENT,
-                            bad.part));
+        EXPECT_TRUE(
+            refused(flashmla_plan_decode(&shape, &call.device, &options, &plan), FLASHMLA_INVALID_ARGUMENT, bad.part));
         EXPECT_EQ(plan, nullptr);
     }
 }
@@ -112,8 +113,8 @@ TEST(CPlan, BadDevicesAreNamed) {
         flashmla_device_info device = call.device;
         bad.spoil(device);
         PlanHandle handle;
-        EXPECT_TRUE(refused(flashmla_plan_decode(&shape, &device, nullptr, &handle.plan), FLASHMLA_INVALID_ARGUMENT,
-                            bad.part));
+        EXPECT_TRUE(
+            refused(flashmla_plan_decode(&shape, &device, nullptr, &handle.plan), FLASHMLA_INVALID_ARGUMENT, bad.part));
     }
 }
 
@@ -125,7 +126,8 @@ TEST(CPlan, QueriesRefuseNullAndUnknownSizes) {
     FLASHMLA_INIT(&info);
     size_t bytes = 0;
     EXPECT_TRUE(refused(flashmla_query_plan(nullptr, &info), FLASHMLA_INVALID_ARGUMENT, "plan: got a null pointer"));
-    EXPECT_TRUE(refused(flashmla_query_plan(handle.plan, nullptr), FLASHMLA_INVALID_ARGUMENT, "info: got a null pointer"));
+    EXPECT_TRUE(
+        refused(flashmla_query_plan(handle.plan, nullptr), FLASHMLA_INVALID_ARGUMENT, "info: got a null pointer"));
     EXPECT_TRUE(
         refused(flashmla_plan_workspace_bytes(nullptr, &bytes), FLASHMLA_INVALID_ARGUMENT, "plan: got a null pointer"));
     EXPECT_TRUE(refused(flashmla_plan_workspace_bytes(handle.plan, nullptr), FLASHMLA_INVALID_ARGUMENT,
