@@ -42,7 +42,13 @@ def kernels() -> list[dict[str, Any]]: ...
 def cuda_device_count() -> int: ...
 def device_info(name: str) -> dict[str, Any]: ...
 def plan(
-    sizes: dict[str, int], dtype: str, format: str, causal: bool, device: str, options: tuple[bool, str, int]
+    sizes: dict[str, int],
+    dtype: str,
+    format: str,
+    causal: bool,
+    attn_sink: bool,
+    device: str,
+    options: tuple[bool, str, int],
 ) -> DecodePlan: ...
 def plan_prefill(
     operation: str, sizes: dict[str, int], dtype: str, causal: bool, device: str, options: tuple[bool, str, int]

@@ -29,8 +29,8 @@ def kernels() -> list[dict[str, Any]]:
 
     Returns:
         Dictionaries with name; operation; cache_formats (empty where no cache is read); sparse, whether decode goes by indices;
-        dtypes; dims, pairs (d_qk, d_v), empty for any; page_size in tokens, 0 for any; device ("cpu" or "cuda") and
-        compute_capability, 0 for any; summary; built, whether this build has the kernel.
+        attn_sink, whether a sink may be given; dtypes; dims, pairs (d_qk, d_v), empty for any; page_size in tokens, 0 for any;
+        device ("cpu" or "cuda") and compute_capability, 0 for any; summary; built, whether this build has the kernel.
     """
     return _core.kernels()
 
@@ -51,6 +51,7 @@ def plan(
     topk: int = 0,
     extra_topk: int = 0,
     extra_page_size: int = 0,
+    attn_sink: bool = False,
     device: str = "cpu",
     batch_invariant: bool = False,
     kernel: str = "",
@@ -66,6 +67,7 @@ def plan(
         causal: as in `decode`.
         topk: indices a query token in a sparse call; 0 plans a dense one.
         extra_topk, extra_page_size: indices into a second cache, and its tokens a page; 0 without one.
+        attn_sink: whether a sink is given.
         device: "cpu", "cuda", "cuda:1", or the name of a reference description ("h200", "h100"), which plans for that hardware
             without having it.
         batch_invariant, kernel, num_workers: as in `decode`.
@@ -82,7 +84,7 @@ def plan(
         extra_topk=extra_topk, extra_page_size=extra_page_size,
     )
     options = plan_options(batch_invariant, kernel, num_workers)
-    return _core.plan(_integers(sizes), str(dtype), str(format), bool(causal), str(device), options)
+    return _core.plan(_integers(sizes), str(dtype), str(format), bool(causal), bool(attn_sink), str(device), options)
 
 
 def plan_prefill(
@@ -150,7 +152,7 @@ def _integers(sizes: dict[str, Any]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Capability:
-    """The answer of `capability`: true or false as a condition, with the reason and, when true, the kernel."""
+    """The answer of `capability`: true or false as a condition, with the reason and, where a plan chose one, the kernel."""
 
     supported: bool
     reason: str

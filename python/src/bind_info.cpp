@@ -30,6 +30,7 @@ void bind_info(nb::module_& module) {
             for (const CacheFormat format : kernel.formats) formats.append(name(format));
             row["cache_formats"] = formats;
             row["sparse"] = kernel.sparse;
+            row["attn_sink"] = kernel.attn_sink;
             nb::list dtypes;
             for (const DType dtype : kernel.dtypes) dtypes.append(name(dtype));
             row["dtypes"] = dtypes;

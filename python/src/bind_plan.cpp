@@ -58,7 +58,7 @@ void set_sizes(Shape& shape, std::initializer_list<std::pair<const char*, std::i
 }
 
 // format: "" for the 16-bit one that dtype implies.
-DecodePlan plan(const nb::dict& sizes, const std::string& dtype, const std::string& format, bool causal,
+DecodePlan plan(const nb::dict& sizes, const std::string& dtype, const std::string& format, bool causal, bool attn_sink,
                 const std::string& device, nb::tuple options) {
     DecodeShape shape;
     using S = DecodeShape;
@@ -76,9 +76,9 @@ DecodePlan plan(const nb::dict& sizes, const std::string& dtype, const std::stri
                {"extra_page_size", &S::extra_page_size}},
               sizes);
     shape.dtype = find_dtype(dtype);
-    shape.format = format.empty() ? (shape.dtype == DType::kFloat16 ? CacheFormat::kFloat16 : CacheFormat::kBFloat16)
-                                  : find_format(format);
+    shape.format = format.empty() ? cache_format_16bit(shape.dtype) : find_format(format);
     shape.causal = causal;
+    shape.attn_sink = attn_sink;
     return value_or_raise(plan_decode(shape, find_device(device), plan_options(options)));
 }
 
@@ -129,7 +129,7 @@ void bind_plan(nb::module_& module) {
     bind_plan_class<DecodePlan>(module, "DecodePlan");
     bind_plan_class<PrefillPlan>(module, "PrefillPlan");
     module.def("plan", &plan, nb::arg("sizes"), nb::arg("dtype"), nb::arg("format"), nb::arg("causal"),
-               nb::arg("device"), nb::arg("options"));
+               nb::arg("attn_sink"), nb::arg("device"), nb::arg("options"));
     module.def("plan_prefill", &plan_prefill, nb::arg("operation"), nb::arg("sizes"), nb::arg("dtype"),
                nb::arg("causal"), nb::arg("device"), nb::arg("options"));
     module.def(
