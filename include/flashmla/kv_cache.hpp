@@ -2,8 +2,9 @@
 //
 // A cache is a tensor (num_pages, page_size, 1, record) whose dtype and last axis tell its format (cache_format.hpp).
 // 16-bit formats have their dtype; fp8 formats come as float8_e4m3fn or uint8 (int8 callers pass uint8). The last axis
-// is contiguous, the page stride free (pools packed with other layers, pages padded); of an fp8_584 cache only the page
-// stride describes real bytes. A *slot* is page * page_size + token within the page.
+// is contiguous, page and token strides are free (pools packed with other layers, pages padded); of an fp8_584 cache
+// only the page stride describes real bytes, and 1 to 4,096 values make a record of the other formats. A *slot* is
+// page * page_size + token within the page. Writers touch the bytes of the records they write and no others.
 //
 // None of these needs a plan or a workspace. On CUDA the work is enqueued on `stream`, on the CPU it is finished on
 // return, spread over the machine's threads. Every error comes before the first write.
@@ -35,7 +36,10 @@ struct AppendArgs {
     bool power_of_two_scales = true;  // fp8_656: scales rounded up to powers of two; fp8_584 always does so
 };
 
-// Quantises as it goes: scale = max(amax / 448, 1e-4), value = round-to-nearest-even, saturating, of x / scale.
+// Quantises as it goes: scale = max(amax / 448, 1e-4), value = round-to-nearest-even, saturating, of x / scale, where
+// amax is the largest finite magnitude of the group. NaN stays NaN; infinity saturates; neither changes what becomes of
+// the other values. The pad byte of fp8_584 is written as 0. On the CPU a slot id past the cache is an error (on a
+// device it cannot be seen before the launch).
 Status append(const AppendArgs& args, StreamHandle stream = nullptr);
 
 struct GatherArgs {
@@ -55,16 +59,16 @@ struct CopyPagesArgs {
     TensorView source{};       // (num_pages, page_size, 1, record)
     TensorView destination{};  // same page_size, record and dtype; may be the same cache
     std::int64_t d_qk = 576;
-    TensorView
-        page_pairs{};  // (n, 2) int32 or int64: source page, destination page. No page may be both read and written
+    // (n, 2) int32 or int64: source page, destination page. No page may be both read and written, or written twice.
+    TensorView page_pairs{};
 };
 
-// Copies whole pages, bytes as they are.
+// Copies every record of a page, bytes as they are; padding and other layers beside them stay as they were.
 Status copy_pages(const CopyPagesArgs& args, StreamHandle stream = nullptr);
 
 struct ConvertArgs {
     TensorView source{};
-    TensorView destination{};  // same num_pages and page_size; every token of every page is converted
+    TensorView destination{};  // memory of its own, same num_pages and page_size; every token is converted
     std::int64_t d_qk = 576;
     double source_scale = 1.0;       // fp8_flat source
     double destination_scale = 1.0;  // fp8_flat destination

@@ -10,11 +10,13 @@ namespace flashmla::core {
 
 enum class PlantedFault {
     kNone = 0,
-    kRescaleSkipped = 1,    // the accumulator is not rescaled when the running maximum rises
-    kMaskOffByOne = 2,      // the causal mask lets each row see one key too many
-    kSplitMergedTwice = 3,  // the merge counts the first split of a row twice
-    kTailNotMasked = 4,     // keys past the length in the last tile take part
-    kWrongPageStride = 5,   // pages are assumed to be packed, whatever the page stride says
+    kRescaleSkipped = 1,     // the accumulator is not rescaled when the running maximum rises
+    kMaskOffByOne = 2,       // the causal mask lets each row see one key too many
+    kSplitMergedTwice = 3,   // the merge counts the first split of a row twice
+    kTailNotMasked = 4,      // keys past the length in the last tile take part
+    kWrongPageStride = 5,    // pages are assumed to be packed, whatever the page stride says
+    kScaleOfWrongTile = 6,   // an fp8 group gets the scale of its neighbor
+    kRopeHalvesSwapped = 7,  // the two halves of the rotary part change places
 };
 
 constexpr bool planted(PlantedFault fault) { return FLASHMLA_PLANTED_FAULT == static_cast<int>(fault); }
