@@ -15,7 +15,11 @@ enum class KernelId : std::uint8_t {
     kCpuDensePrefill,
     kCpuDensePrefillBackward,
     kCpuMerge,
-    kCpuAbsorb
+    kCpuAbsorb,
+    kCpuAppend,
+    kCpuGather,
+    kCpuCopyPages,
+    kCpuConvert
 };
 
 struct HeadDims {

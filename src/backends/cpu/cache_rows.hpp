@@ -19,8 +19,4 @@ constexpr DType element_type(CacheFormat format) {
     return format == CacheFormat::kFloat16 ? DType::kFloat16 : DType::kBFloat16;
 }
 
-constexpr bool is_16bit(CacheFormat format) {
-    return format == CacheFormat::kBFloat16 || format == CacheFormat::kFloat16;
-}
-
 }  // namespace flashmla::backends::cpu
