@@ -123,6 +123,12 @@ const DlpackExchange* find_exchange(nb::handle array) {
     return known_table;
 }
 
+// JAX exports its arrays without saying that nothing may write to them.
+bool is_immutable(nb::handle array) {
+    const std::string module = nb::cast<std::string>(nb::str(array.type().attr("__module__")));
+    return module.starts_with("jax");
+}
+
 // Casts without converting: an element type or layout that does not fit is an error, never a hidden copy.
 template <class Array>
 bool try_import(nb::handle array, nb::ndarray<>& owned) {
@@ -142,6 +148,9 @@ ImportedBytes import_bytes(const char* argument, nb::handle array, Access access
             reject(argument, "a tensor that cannot be described (" + std::string(error.what()) + ")", "a dense tensor");
         }
     } else {
+        if (access == Access::kWrite && is_immutable(array)) {
+            reject(argument, "a JAX array, whose memory is not to be written", "a writable one");
+        }
         const bool imported = access == Access::kWrite ? try_import<nb::ndarray<>>(array, result.owned)
                                                        : try_import<nb::ndarray<nb::ro>>(array, result.owned);
         if (!imported) {

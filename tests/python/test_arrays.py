@@ -128,3 +128,5 @@ def test_jax():
         out, lse = flashmla.decode(*(jax.numpy.asarray(x) for x in case.inputs))
     assert isinstance(out, jax.Array) and out.dtype == jax.numpy.bfloat16 and lse.shape == (2, 16, 1)
     assert np.asarray(out).tobytes() == flashmla.decode(*case.inputs)[0].tobytes()
+    with pytest.raises(ValueError, match="out: got a JAX array"):
+        flashmla.decode(*case.inputs, out=out)
