@@ -5,6 +5,7 @@ Errors are ValueError for arguments an operation never accepts, NotImplementedEr
 MemoryError, and RuntimeError when the device fails; nothing is written before all checks have passed.
 """
 
+from flashmla._cache import append, convert, copy_pages, empty_cache, gather
 from flashmla._core import DecodePlan, PrefillPlan
 from flashmla._decode import decode
 from flashmla._info import Capability, capability, info, kernels, plan, plan_prefill
@@ -18,8 +19,13 @@ __all__ = [
     "DecodePlan",
     "FlashMLADecodingSimulator",
     "PrefillPlan",
+    "append",
     "capability",
+    "convert",
+    "copy_pages",
     "decode",
+    "empty_cache",
+    "gather",
     "info",
     "kernels",
     "merge",

@@ -88,6 +88,44 @@ def decode(
     extras: tuple[Any, ...] | None = None,
     /,
 ) -> None: ...
+def cache_record_bytes(format: str, d_qk: int, /) -> int: ...
+def cache_page_bytes(format: str, d_qk: int, page_size: int, /) -> int: ...
+def values_of_record(argument: str, cache: Any, /) -> int:
+    """d_qk of a cache, as its dtype and its record's size tell."""
+
+def append(
+    tensors: tuple[Any, ...],
+    rotary_halves: bool,
+    cache_scale: float,
+    power_of_two_scales: bool,
+    stream: int | None,
+    /,
+) -> None:
+    """tensors: latent, rope, cache, slot_ids, positions, cos_sin."""
+
+def gather_rows(cache: Any, slot_ids: Any, block_table: Any, cu_seqlens: Any, /) -> int: ...
+def gather(
+    cache: Any,
+    d_qk: int,
+    slot_ids: Any,
+    block_table: Any,
+    cu_seqlens: Any,
+    out: Any,
+    cache_scale: float,
+    stream: int | None,
+    /,
+) -> None: ...
+def copy_pages(source: Any, destination: Any, page_pairs: Any, d_qk: int, stream: int | None, /) -> None: ...
+def convert(
+    source: Any,
+    destination: Any,
+    d_qk: int,
+    source_scale: float,
+    destination_scale: float,
+    power_of_two_scales: bool,
+    stream: int | None,
+    /,
+) -> None: ...
 def merge(outs: Sequence[Any], lses: Sequence[Any], out: Any, lse: Any, stream: int | None, /) -> None: ...
 def simulate_decoding_step(
     num_heads: int,

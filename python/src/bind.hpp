@@ -9,6 +9,7 @@ void bind_decode(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
 void bind_info(nanobind::module_& module);
 void bind_host_array(nanobind::module_& module);
+void bind_cache(nanobind::module_& module);
 void bind_merge(nanobind::module_& module);
 void bind_simulator(nanobind::module_& module);
 

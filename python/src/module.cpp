@@ -8,6 +8,7 @@ NB_MODULE(_core, module) {
     flashmla::python::bind_plan(module);
     flashmla::python::bind_info(module);
     flashmla::python::bind_host_array(module);
+    flashmla::python::bind_cache(module);
     flashmla::python::bind_merge(module);
     flashmla::python::bind_simulator(module);
 }

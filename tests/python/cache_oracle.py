@@ -43,7 +43,7 @@ def round_up_to_power_of_two(scale):
 def quantize(values, group, power_of_two):
     """(n, width) float32 -> codes (n, width) e4m3 and scales (n, width / group) float32."""
     grouped = np.float32(values).reshape(len(values), -1, group)
-    largest = np.fmax.reduce(np.abs(grouped), axis=2)  # a NaN does not decide the scale
+    largest = np.where(np.isfinite(grouped), np.abs(grouped), 0).max(axis=2)  # NaN and infinity do not decide the scale
     scales = np.fmax(largest / E4M3_MAX, SMALLEST_SCALE)
     if power_of_two:
         scales = round_up_to_power_of_two(scales)
@@ -82,7 +82,7 @@ class Pool:
         record = record_bytes(self.format, self.d_qk)
         rows = self.raw[:, : self.page_size * record].view(WIDE.get(self.format, byte_dtype))
         record //= rows.itemsize
-        stride = rows.strides[0], record * rows.itemsize, rows.itemsize, rows.itemsize
+        stride = rows.strides[0], record * rows.itemsize, record * rows.itemsize, rows.itemsize
         return np.lib.stride_tricks.as_strided(rows, (self.num_pages, self.page_size, 1, record), stride)
 
     def _bytes(self, slots, offset, per_token, width):
@@ -105,14 +105,17 @@ class Pool:
         values = np.float32(values)
         codes, scales, wide = self._parts()
         if self.format in WIDE:
-            self.raw[self._bytes(slots, *wide)] = values.astype(WIDE[self.format]).view(np.uint8)
+            with np.errstate(over="ignore"):
+                self.raw[self._bytes(slots, *wide)] = values.astype(WIDE[self.format]).view(np.uint8)
         elif self.format == "fp8_flat":
             self.raw[self._bytes(slots, *codes)] = to_e4m3(values / np.float32(cache_scale)).view(np.uint8)
         else:
             packed = self.format == "fp8_584"
             quantized, scale = quantize(values[:, : codes[2]], 64 if packed else 128, packed or power_of_two)
             self.raw[self._bytes(slots, *codes)] = quantized.view(np.uint8)
-            scale = scale.astype(ml_dtypes.float8_e8m0fnu) if packed else scale
+            if packed:  # a zero beside the seven scales
+                self.raw[self._bytes(slots, scales[0] + 7, 8, 1)] = 0
+                scale = scale.astype(ml_dtypes.float8_e8m0fnu)
             self.raw[self._bytes(slots, *scales)] = scale.view(np.uint8)
             self.raw[self._bytes(slots, *wide)] = values[:, codes[2] :].astype(ml_dtypes.bfloat16).view(np.uint8)
 

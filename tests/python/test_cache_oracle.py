@@ -16,10 +16,10 @@ def test_powers_of_two_are_kept_and_others_go_up():
 
 
 def test_scales():
-    """448 times a power of two fills the range; a group of zeros has the smallest scale; NaN decides nothing."""
+    """448 times a power of two fills the range; a group of zeros has the smallest scale; NaN and infinity decide nothing."""
     rows = np.zeros((3, 128), np.float32)
     rows[0, :] = 896.0
-    rows[1, 5], rows[1, 6] = np.nan, 448.0
+    rows[1, 5], rows[1, 6], rows[1, 7] = np.nan, 448.0, np.inf
     codes, scales = quantize(rows, 64, power_of_two=True)
     assert scales.tolist() == [[2.0, 2.0], [1.0, 2.0**-13], [2.0**-13, 2.0**-13]]
     assert (codes[0].astype(np.float32) == 448).all() and np.isnan(codes[1, 5].astype(np.float32))
@@ -55,4 +55,4 @@ def test_layouts():
     page = pool.raw[0]
     assert (page[:576] == 0xFF).all() and (page[1152:1160] == 0xFF).all()  # token 0
     assert (page[576:1024].view(E4M3).astype(np.float32) == 448).all() and (page[1024:1152].view(np.uint16) == 0x4080).all()
-    assert page[1160:1168].tolist() == [129] * 7 + [0xFF]
+    assert page[1160:1168].tolist() == [129] * 7 + [0]
