@@ -1,8 +1,6 @@
 #include "flashmla/decode.hpp"
 
-#include "capi/device.hpp"
-#include "capi/guard.hpp"
-#include "capi/plan.hpp"
+#include "capi/planned_operation.hpp"
 #include "capi/reader.hpp"
 #include "flashmla/c/decode.h"
 
@@ -41,6 +39,8 @@ Status read_shape(const flashmla_decode_shape* given, DecodeShape& shape) {
     read.dtype("dtype", c.dtype, shape.dtype);
     read.format("format", c.format, shape.dtype, shape.format);
     read.flag("causal", c.causal, shape.causal);
+    read.flag("attn_sink", c.attn_sink, shape.attn_sink);
+    read.reserved("shape.reserved", c.reserved);
     shape.b = c.b;
     shape.s_q = c.s_q;
     shape.h_q = c.h_q;
@@ -56,80 +56,53 @@ Status read_shape(const flashmla_decode_shape* given, DecodeShape& shape) {
 }
 
 flashmla_decode_shape c_shape(const DecodeShape& shape) {
+    // By position, so that a field that joins the C++ struct cannot be forgotten here.
+    const auto& [b, s_q, h_q, h_kv, d_qk, d_v, page_size, max_pages, dtype, format, causal, topk, extra_topk,
+                 extra_page_size, attn_sink] = shape;
     flashmla_decode_shape c{};
-    c.dtype = to_c(kDTypes, shape.dtype);
-    c.format = to_c(kFormats, shape.format);
-    c.causal = shape.causal ? 1 : 0;
-    c.b = shape.b;
-    c.s_q = shape.s_q;
-    c.h_q = shape.h_q;
-    c.h_kv = shape.h_kv;
-    c.d_qk = shape.d_qk;
-    c.d_v = shape.d_v;
-    c.page_size = shape.page_size;
-    c.max_pages = shape.max_pages;
-    c.topk = shape.topk;
-    c.extra_topk = shape.extra_topk;
-    c.extra_page_size = shape.extra_page_size;
+    c.dtype = to_c(kDTypes, dtype);
+    c.format = to_c(kFormats, format);
+    c.causal = causal ? 1 : 0;
+    c.attn_sink = attn_sink ? 1 : 0;
+    c.b = b;
+    c.s_q = s_q;
+    c.h_q = h_q;
+    c.h_kv = h_kv;
+    c.d_qk = d_qk;
+    c.d_v = d_v;
+    c.page_size = page_size;
+    c.max_pages = max_pages;
+    c.topk = topk;
+    c.extra_topk = extra_topk;
+    c.extra_page_size = extra_page_size;
     return c;
 }
 
-Status plan_to_handle(const flashmla_decode_shape* c_shape, const flashmla_device_info* c_device,
-                      const flashmla_plan_options* c_options, flashmla_plan** handle) {
-    if (handle == nullptr) return null_pointer("plan", "somewhere to write the plan to");
-    *handle = nullptr;
-    DecodeShape shape;
-    DeviceInfo device;
-    PlanOptions options;
-    if (Status status = read_shape(c_shape, shape); !status.ok()) return status;
-    if (Status status = read_device_info(c_device, device); !status.ok()) return status;
-    if (Status status = read_options(c_options, options); !status.ok()) return status;
-    Result<DecodePlan> plan = plan_decode(shape, device, options);
-    if (!plan.ok()) return plan.status();
-    *handle = new flashmla_plan{std::move(plan).value()};
-    return {};
-}
+constexpr PlannedOperation<DecodePlan, DecodeArgs, flashmla_decode_args> kOperation = {
+    .planner = "decode", .read_args = read_args, .run_planned = run_decode, .plan_and_run = decode};
 
 }  // namespace
 
 extern "C" {
 
 flashmla_status flashmla_decode_shape_of(const flashmla_decode_args* args, flashmla_decode_shape* shape) {
-    return guarded([&]() -> Status {
-        DecodeArgs checked;
-        if (Status status = read_args(args, checked); !status.ok()) return status;
-        if (Status status = check_struct("shape", shape); !status.ok()) return status;
-        const Result<DecodeShape> found = decode_shape(checked);
-        if (found.ok()) write_struct(c_shape(found.value()), shape);
-        return found.status();
-    });
+    return shape_of(args, shape, read_args, decode_shape, c_shape);
 }
 
 flashmla_status flashmla_plan_decode(const flashmla_decode_shape* shape, const flashmla_device_info* device,
                                      const flashmla_plan_options* options, flashmla_plan** plan) {
-    return guarded([&] { return plan_to_handle(shape, device, options, plan); });
+    return make_plan<DecodeShape, DecodePlan, flashmla_decode_shape>({shape, device, options, plan}, read_shape,
+                                                                     plan_decode);
 }
 
 flashmla_status flashmla_run_decode(const flashmla_plan* plan, const flashmla_decode_args* args, void* workspace,
                                     size_t workspace_bytes, flashmla_stream stream) {
-    return guarded([&]() -> Status {
-        const auto* held = held_plan<DecodePlan>(plan);
-        if (held == nullptr) return wrong_plan(plan, "decode");
-        DecodeArgs checked;
-        if (Status status = read_args(args, checked); !status.ok()) return status;
-        return run_decode(*held, checked, workspace, workspace_bytes, stream);
-    });
+    return kOperation.run(plan, args, workspace, workspace_bytes, stream);
 }
 
 flashmla_status flashmla_decode(const flashmla_decode_args* args, const flashmla_plan_options* options,
                                 flashmla_stream stream) {
-    return guarded([&]() -> Status {
-        DecodeArgs checked;
-        PlanOptions chosen;
-        if (Status status = read_args(args, checked); !status.ok()) return status;
-        if (Status status = read_options(options, chosen); !status.ok()) return status;
-        return decode(checked, chosen, stream);
-    });
+    return kOperation.call(args, options, stream);
 }
 
 }  // extern "C"

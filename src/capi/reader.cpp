@@ -33,7 +33,7 @@ void Reader::device(const char* field, flashmla_device_type type, std::int32_t i
 
 void Reader::format(const char* field, flashmla_cache_format given, DType dtype, CacheFormat& value) {
     if (given != FLASHMLA_CACHE_OF_DTYPE) return enumeration(kFormats, field, given, value);
-    value = dtype == DType::kFloat16 ? CacheFormat::kFloat16 : CacheFormat::kBFloat16;
+    value = cache_format_16bit(dtype);
 }
 
 void Reader::tensor(const char* field, const flashmla_tensor* given, TensorView& view) {

@@ -22,6 +22,7 @@ constexpr const char* c_name(const flashmla_build_info*) { return "flashmla_buil
 constexpr const char* c_name(const flashmla_decode_args*) { return "flashmla_decode_args"; }
 constexpr const char* c_name(const flashmla_decode_shape*) { return "flashmla_decode_shape"; }
 constexpr const char* c_name(const flashmla_device_info*) { return "flashmla_device_info"; }
+constexpr const char* c_name(const flashmla_merge_args*) { return "flashmla_merge_args"; }
 constexpr const char* c_name(const flashmla_plan_info*) { return "flashmla_plan_info"; }
 constexpr const char* c_name(const flashmla_plan_options*) { return "flashmla_plan_options"; }
 constexpr const char* c_name(const flashmla_tensor*) { return "flashmla_tensor"; }

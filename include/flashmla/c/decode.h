@@ -36,6 +36,8 @@ typedef struct flashmla_decode_shape {
     flashmla_dtype dtype;  // of q
     flashmla_cache_format format;
     int32_t causal;
+    int32_t attn_sink;  // 1: a sink is given
+    int32_t reserved;
     int64_t b, s_q, h_q, h_kv, d_qk, d_v;
     int64_t page_size;
     int64_t max_pages;   // the block table's width; 0 when sparse
