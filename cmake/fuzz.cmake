@@ -24,3 +24,7 @@ if(nlohmann_json_FOUND)
   flashmla_add_fuzz_target(tensor_files fuzz/tensor_files.cpp ${tensor_file_sources})
   target_link_libraries(fuzz_tensor_files PRIVATE nlohmann_json::nlohmann_json)
 endif()
+
+set(argument_sources arguments.cpp c_call.cpp plans.cpp attention_calls.cpp cache_calls.cpp)
+list(TRANSFORM argument_sources PREPEND ${PROJECT_SOURCE_DIR}/fuzz/)
+flashmla_add_fuzz_target(arguments ${argument_sources})

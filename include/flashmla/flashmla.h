@@ -12,6 +12,7 @@
 
 #include "flashmla/c/decode.h"
 #include "flashmla/c/info.h"
+#include "flashmla/c/kv_cache.h"
 #include "flashmla/c/merge.h"
 #include "flashmla/c/plan.h"
 #include "flashmla/c/types.h"

@@ -29,8 +29,7 @@ struct PlannedOperation {
         });
     }
 
-    flashmla_status call(const CArgs* given, const flashmla_plan_options* given_options,
-                         StreamHandle stream) const {
+    flashmla_status call(const CArgs* given, const flashmla_plan_options* given_options, StreamHandle stream) const {
         return guarded([&]() -> Status {
             Args args;
             PlanOptions options;

@@ -18,10 +18,14 @@ template <class T>
 inline constexpr std::size_t kFirstSize = sizeof(T);
 
 // The header's name of a type, for messages.
+constexpr const char* c_name(const flashmla_append_args*) { return "flashmla_append_args"; }
 constexpr const char* c_name(const flashmla_build_info*) { return "flashmla_build_info"; }
+constexpr const char* c_name(const flashmla_convert_args*) { return "flashmla_convert_args"; }
+constexpr const char* c_name(const flashmla_copy_pages_args*) { return "flashmla_copy_pages_args"; }
 constexpr const char* c_name(const flashmla_decode_args*) { return "flashmla_decode_args"; }
 constexpr const char* c_name(const flashmla_decode_shape*) { return "flashmla_decode_shape"; }
 constexpr const char* c_name(const flashmla_device_info*) { return "flashmla_device_info"; }
+constexpr const char* c_name(const flashmla_gather_args*) { return "flashmla_gather_args"; }
 constexpr const char* c_name(const flashmla_merge_args*) { return "flashmla_merge_args"; }
 constexpr const char* c_name(const flashmla_plan_info*) { return "flashmla_plan_info"; }
 constexpr const char* c_name(const flashmla_plan_options*) { return "flashmla_plan_options"; }
