@@ -61,8 +61,8 @@ Status check_rotary(const AppendArgs& args, core::AppendCall& call) {
     Result<core::IndexView> positions = api::check_index("positions", args.positions, {"n", call.tokens});
     if (!positions.ok()) return positions.status();
     if (Status status = api::check_dtype("cos_sin", args.cos_sin, DType::kFloat32, ""); !status.ok()) return status;
-    Result<core::RowsView> cos_sin = api::check_rows(
-        "cos_sin", args.cos_sin, {{"max_position"}, {"d_rope", d_rope}}, api::Overlap::kAllowed);
+    Result<core::RowsView> cos_sin =
+        api::check_rows("cos_sin", args.cos_sin, {{"max_position"}, {"d_rope", d_rope}}, api::Overlap::kAllowed);
     if (!cos_sin.ok()) return cos_sin.status();
     if (args.rotary_style != RotaryStyle::kInterleaved && args.rotary_style != RotaryStyle::kHalves) {
         return invalid_argument("rotary_style: got " + std::to_string(static_cast<int>(args.rotary_style)) +
@@ -102,11 +102,10 @@ Status append(const AppendArgs& args, StreamHandle) {
     if (latent_width < 0 || latent_width > core::kMaxRecordValues || rope_width < 0 ||
         rope_width > core::kMaxRecordValues) {
         return invalid_argument("latent, rope: got widths " + std::to_string(latent_width) + " and " +
-                                std::to_string(rope_width) + ", wanted 0 to " +
-                                std::to_string(core::kMaxRecordValues));
+                                std::to_string(rope_width) + ", wanted 0 to " + std::to_string(core::kMaxRecordValues));
     }
-    Result<core::CacheView> cache = api::check_cache(
-        args.cache, latent_width + rope_width, {.overlap = api::Overlap::kForbidden, .scale = args.cache_scale});
+    Result<core::CacheView> cache = api::check_cache(args.cache, latent_width + rope_width,
+                                                     {.overlap = api::Overlap::kForbidden, .scale = args.cache_scale});
     if (!cache.ok()) return cache.status();
 
     core::AppendCall call;

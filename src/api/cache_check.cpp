@@ -24,8 +24,7 @@ Result<core::CacheView> check_cache(const TensorView& cache, std::int64_t d_qk, 
     if (Status status = check_rank(rules.name, cache, "(num_pages, page_size, 1, record)", 4); !status.ok()) {
         return status;
     }
-    if (Status status =
-            check_shape(rules.name, cache, {{"num_pages"}, {"page_size"}, {"h_kv", 1}, {"record"}});
+    if (Status status = check_shape(rules.name, cache, {{"num_pages"}, {"page_size"}, {"h_kv", 1}, {"record"}});
         !status.ok()) {
         return status;
     }
@@ -45,7 +44,8 @@ Result<core::CacheView> check_cache(const TensorView& cache, std::int64_t d_qk, 
         return status;
     }
     const bool flat = format.value() == CacheFormat::kFp8Flat;
-    const bool fits = rules.scale >= std::numeric_limits<float>::min() && rules.scale <= std::numeric_limits<float>::max();
+    const bool fits =
+        rules.scale >= std::numeric_limits<float>::min() && rules.scale <= std::numeric_limits<float>::max();
     if (flat && !fits) {
         return invalid_argument(std::string(rules.scale_name) + ": got " + std::to_string(rules.scale) +
                                 ", wanted a positive normal fp32 number");
@@ -92,8 +92,8 @@ Result<core::IndexView> check_index(const char* name, TensorView index, Axis axi
 
 Status index_complaint(const char* name, std::int64_t got, const std::string& place, std::int64_t limit,
                        const char* limit_name) {
-    return invalid_argument(std::string(name) + ": got " + std::to_string(got) + " at " + place + ", wanted less than " +
-                            std::to_string(limit) + " = " + limit_name);
+    return invalid_argument(std::string(name) + ": got " + std::to_string(got) + " at " + place +
+                            ", wanted less than " + std::to_string(limit) + " = " + limit_name);
 }
 
 Status check_cache_device(const char* operation, Device device) {

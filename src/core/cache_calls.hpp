@@ -58,7 +58,7 @@ struct CopyPagesCall {
     CacheView source;
     CacheView destination;
     IndexView pairs;               // source page, destination page
-    std::int64_t pair_stride = 2;      // elements from one pair to the next
+    std::int64_t pair_stride = 2;  // elements from one pair to the next
     std::int64_t count = 0;
     int max_threads = 1;
 };

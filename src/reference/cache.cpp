@@ -39,8 +39,7 @@ double e4m3_value(std::uint8_t code) {
     const int exponent = (code >> 3) & 15;
     const int mantissa = code & 7;
     if (exponent == 15 && mantissa == 7) return kNan;
-    const double magnitude =
-        exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(1.0 + mantissa / 8.0, exponent - 7);
+    const double magnitude = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(1.0 + mantissa / 8.0, exponent - 7);
     return code >= 128 ? -magnitude : magnitude;
 }
 
@@ -214,7 +213,8 @@ void gather(const GatherArgs& args) {
     }
     for (std::int64_t request = 0; request < args.block_table.shape[0]; ++request) {
         const std::int64_t begin = index_at(args.cu_seqlens, request);
-        const auto* pages = static_cast<const std::int32_t*>(args.block_table.data) + request * args.block_table.stride[0];
+        const auto* pages =
+            static_cast<const std::int32_t*>(args.block_table.data) + request * args.block_table.stride[0];
         for (std::int64_t token = 0; token < index_at(args.cu_seqlens, request + 1) - begin; ++token) {
             put_row(args.out, begin + token, cache.read(pages[token / page_size], token % page_size));
         }

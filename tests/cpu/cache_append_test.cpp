@@ -112,8 +112,8 @@ TEST_P(CacheAppend, RotaryEmbeddingInBothStyles) {
         }
     }
     for (const RotaryStyle style : {RotaryStyle::kInterleaved, RotaryStyle::kHalves}) {
-        for (const FormatCase& format : {test::kFormatCases[0], test::kFormatCases[1], test::kFormatCases[3],
-                                         test::kFormatCases[4]}) {
+        for (const FormatCase& format :
+             {test::kFormatCases[0], test::kFormatCases[1], test::kFormatCases[3], test::kFormatCases[4]}) {
             const PoolSpec spec{.format = format.format, .d_qk = format.d_qk, .page_size = 7};
             AppendCase c(format, spec, DType::kFloat32, some_slots(21, 21, 9), true);
             c.rope.fill(5);

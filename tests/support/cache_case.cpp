@@ -34,8 +34,8 @@ TensorView Pool::view() {
     const DType dtype = dtype_of(spec_.format);
     const auto size = static_cast<std::int64_t>(size_bytes(dtype));
     const std::int64_t record = cache_record_bytes(spec_.format, spec_.d_qk);
-    TensorView view = contiguous_view(bytes_.data() + kGuard, dtype,
-                                      {spec_.num_pages, spec_.page_size, 1, record / size});
+    TensorView view =
+        contiguous_view(bytes_.data() + kGuard, dtype, {spec_.num_pages, spec_.page_size, 1, record / size});
     view.stride[0] = page_stride(spec_) / size;
     view.stride[1] = (record + spec_.record_gap_bytes) / size;
     return view;

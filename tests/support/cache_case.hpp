@@ -19,7 +19,8 @@ struct PoolSpec {
     std::int64_t record_gap_bytes = 0;  // between tokens of a page; not for fp8_584
 };
 
-// One cache in memory of its own, all of it 0xff (NaN in every format) at first. Everything around the records is guard.
+// One cache in memory of its own, all of it 0xff (NaN in every format) at first. Everything around the records is
+// guard.
 class Pool {
 public:
     explicit Pool(const PoolSpec& spec);
@@ -53,8 +54,8 @@ public:
     float get(std::int64_t row, std::int64_t column) const;
     std::vector<std::uint8_t>& bytes() { return bytes_; }
 
-    // Magnitudes from 2^-20 to 2^12 that vary from group to group, zeros of both signs, subnormals and, unless `finite`,
-    // NaN and infinities.
+    // Magnitudes from 2^-20 to 2^12 that vary from group to group, zeros of both signs, subnormals and, unless
+    // `finite`, NaN and infinities.
     void fill(std::uint64_t seed, bool finite = true);
 
 private:

@@ -41,9 +41,7 @@ public:
     }
 
 private:
-    std::size_t row_bytes() const {
-        return static_cast<std::size_t>(call_.cache.d_qk) * size_bytes(call_.out.dtype);
-    }
+    std::size_t row_bytes() const { return static_cast<std::size_t>(call_.cache.d_qk) * size_bytes(call_.out.dtype); }
 
     void read(const core::RecordParts<std::uint8_t>& parts, std::uint8_t* to) const {
         if (plain_copy_) {
@@ -66,9 +64,8 @@ Status gather(const core::GatherCall& call) {
     const Result<const CacheKernels*> kernels = select_cache_kernels();
     if (!kernels.ok()) return kernels.status();
     const Gatherer gatherer(call, *kernels.value());
-    const std::int64_t bytes =
-        call.rows * (cache_record_bytes(call.cache.format, call.cache.d_qk) +
-                     call.cache.d_qk * static_cast<std::int64_t>(size_bytes(call.out.dtype)));
+    const std::int64_t bytes = call.rows * (cache_record_bytes(call.cache.format, call.cache.d_qk) +
+                                            call.cache.d_qk * static_cast<std::int64_t>(size_bytes(call.out.dtype)));
     const int threads = threads_for_bytes(bytes, call.max_threads);
     run_on_threads(threads, [&](int thread) {
         const Range rows = even_share(call.rows, threads, thread);

@@ -28,8 +28,8 @@ void encode_row(const CacheKernels& kernels, const core::CacheView& cache, bool 
     kernels.narrow(DType::kBFloat16, row + shape.values, shape.rope, parts.rope);
 }
 
-void decode_row(const CacheKernels& kernels, const core::CacheView& cache,
-                const core::RecordParts<std::uint8_t>& parts, float* row) {
+void decode_row(const CacheKernels& kernels, const core::CacheView& cache, const core::RecordParts<std::uint8_t>& parts,
+                float* row) {
     const core::RecordShape shape = core::record_shape(cache.format, cache.d_qk);
     if (!shape.e4m3) {
         kernels.widen(element_type(cache.format), parts.values, shape.values, row);

@@ -11,8 +11,8 @@ void encode_row(const CacheKernels& kernels, const core::CacheView& cache, bool 
                 const core::RecordParts<std::uint8_t>& parts);
 
 // The d_qk values of a record.
-void decode_row(const CacheKernels& kernels, const core::CacheView& cache,
-                const core::RecordParts<std::uint8_t>& parts, float* row);
+void decode_row(const CacheKernels& kernels, const core::CacheView& cache, const core::RecordParts<std::uint8_t>& parts,
+                float* row);
 
 // The element type of a 16-bit format.
 constexpr DType element_type(CacheFormat format) {
