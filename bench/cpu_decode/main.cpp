@@ -30,6 +30,8 @@ struct Shape {
     std::int64_t s_q = 1;
     std::int32_t len = 8192;
     DType dtype = DType::kBFloat16;
+    CacheFormat format = CacheFormat::kBFloat16;  // a 16-bit one stands for dtype's own
+    std::int64_t topk = 0;                        // > 0: sparse, of len tokens a request
 };
 
 // Keys of one running sum: the kernel's chunk (src/backends/cpu/README.md).
@@ -46,6 +48,14 @@ constexpr Shape kShapes[] = {
     {.len = 1024},
     {.len = 65536},
     {.b = 64, .h_q = 16, .len = 512},
+    {.format = CacheFormat::kFp8Flat},
+    {.format = CacheFormat::kFp8_656},
+    {.format = CacheFormat::kFp8_584},
+    {.h_q = 16, .format = CacheFormat::kFp8_656},
+    {.b = 4, .len = 32768, .topk = 2048},
+    {.b = 4, .len = 32768, .format = CacheFormat::kFp8_656, .topk = 2048},
+    {.b = 4, .len = 32768, .format = CacheFormat::kFp8_584, .topk = 2048},
+    {.b = 4, .h_q = 16, .len = 32768, .format = CacheFormat::kFp8_656, .topk = 2048},
 };
 
 struct Timing {
@@ -77,7 +87,13 @@ Json measure(const Shape& shape, const DeviceInfo& device, int threads, double w
     spec.lengths.assign(static_cast<std::size_t>(shape.b), shape.len);
     spec.h_q = shape.h_q;
     spec.s_q = shape.s_q;
-    spec.causal = true;
+    spec.format = shape.format;
+    if (shape.format == CacheFormat::kFp8_584) spec.d_qk = 512;
+    spec.topk = shape.topk;
+    spec.masked = 0;
+    spec.causal = shape.topk == 0;
+    const CacheFormat format = reference::cache_format(spec);
+    const std::int64_t keys = shape.topk > 0 ? shape.topk : shape.len;
     reference::DecodeCase c(spec);
     const DecodeArgs args = c.args();
     const DecodePlan plan = plan_decode(decode_shape(args).value(), device,
@@ -86,17 +102,19 @@ Json measure(const Shape& shape, const DeviceInfo& device, int threads, double w
     const std::size_t alignment = 256;
     void* workspace = std::aligned_alloc(alignment, (plan.workspace_bytes + alignment - 1) / alignment * alignment);
 
-    const double flops = 2.0 * static_cast<double>(shape.b * shape.s_q * shape.h_q * shape.len) *
-                         static_cast<double>(spec.d_qk + spec.d_v);
+    const double flops =
+        2.0 * static_cast<double>(shape.b * shape.s_q * shape.h_q * keys) * static_cast<double>(spec.d_qk + spec.d_v);
     time_calls(plan, args, workspace, flops, 1);
     const reference::Comparison check =
-        reference::compare_case(c, reference::cpu_model(device.arch, shape.dtype, kLongestSum), 8);
+        reference::compare_case(c, reference::cpu_model(device.arch, shape.dtype, kLongestSum, format), 8);
     const Timing timing = time_calls(plan, args, workspace, flops, samples);
     std::free(workspace);
     const double best_ms = smallest(timing.wall_ms);
     Json record = {{"operation", "decode"},
                    {"kernel", plan.kernel},
                    {"dtype", name(shape.dtype)},
+                   {"format", name(format)},
+                   {"topk", shape.topk},
                    {"b", shape.b},
                    {"h_q", shape.h_q},
                    {"s_q", shape.s_q},
@@ -112,10 +130,12 @@ Json measure(const Shape& shape, const DeviceInfo& device, int threads, double w
                    {"rel_error", check.relative_error},
                    {"passed", check.passed}};
     std::printf(
-        "%-9s b %-3ld h_q %-4ld s_q %ld len %-6d threads %d: best %8.3f ms, %5.1f%% of peak by wall clock; by CPU time "
+        "%-8s %-8s b %-3ld h_q %-4ld s_q %ld len %-6d topk %-4ld threads %d: best %8.3f ms, %5.1f%% of peak by wall "
+        "clock; by CPU time "
         "%5.1f%% (median), %5.1f%% (best)%s\n",
-        name(shape.dtype), static_cast<long>(shape.b), static_cast<long>(shape.h_q), static_cast<long>(shape.s_q),
-        shape.len, threads, best_ms, 100 * flops / best_ms / 1e9 / wall_peak, 100 * median(timing.share_of_cpu_time),
+        name(shape.dtype), name(format), static_cast<long>(shape.b), static_cast<long>(shape.h_q),
+        static_cast<long>(shape.s_q), shape.len, static_cast<long>(shape.topk), threads, best_ms,
+        100 * flops / best_ms / 1e9 / wall_peak, 100 * median(timing.share_of_cpu_time),
         100 * largest(timing.share_of_cpu_time), check.passed ? "" : "  WRONG");
     std::fflush(stdout);
     return record;

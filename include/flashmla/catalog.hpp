@@ -11,8 +11,10 @@ namespace flashmla {
 
 enum class KernelId : std::uint8_t {
     kCpuDecodeDense,
+    kCpuDecodeSparse,
     kSm90DecodeDense,
     kCpuDensePrefill,
+    kCpuSparsePrefill,
     kCpuDensePrefillBackward,
     kCpuMerge,
     kCpuAbsorb,

@@ -6,6 +6,7 @@
 
 #include "core/host_device.hpp"
 #include "flashmla/plan.hpp"
+#include "flashmla/prefill.hpp"
 #include "flashmla/types.hpp"
 
 namespace flashmla::core {
@@ -69,6 +70,23 @@ struct DecodeCall {
     const float* attn_sink = nullptr;  // null: none
     Descale descale_q, descale_k;
     void* out = nullptr;
+    float* lse = nullptr;
+    void* workspace = nullptr;
+    StreamHandle stream = nullptr;
+};
+
+// One sparse prefill, checked: query tokens of one sequence over its latents as plain rows.
+struct SparsePrefillCall {
+    const PrefillPlan* plan = nullptr;
+    std::int64_t q_token = 0, q_head = 0, kv_token = 0, out_token = 0, out_head = 0;
+    std::int64_t lse_token = 0, lse_head = 0, max_token = 0, max_head = 0;
+    float softmax_scale = 0;
+    const void* q = nullptr;
+    const void* kv = nullptr;
+    IndexLists indices;  // of request 0
+    const float* attn_sink = nullptr;
+    void* out = nullptr;
+    float* max_logits = nullptr;
     float* lse = nullptr;
     void* workspace = nullptr;
     StreamHandle stream = nullptr;

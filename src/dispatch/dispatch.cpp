@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "backends/cpu/decode_dense.hpp"
+#include "backends/cpu/latent_attention.hpp"
 #include "backends/cpu/merge.hpp"
 #include "device/cpu.hpp"
 #include "device/cuda_runtime.hpp"
@@ -26,7 +26,8 @@ Status on_sm90(const core::DecodeCall& call) {
 
 Status launch(const core::DecodeCall& call) {
     switch (call.plan->kernel_id) {
-        case KernelId::kCpuDecodeDense: return backends::cpu::decode_dense(call);
+        case KernelId::kCpuDecodeDense:
+        case KernelId::kCpuDecodeSparse: return backends::cpu::decode(call);
         case KernelId::kSm90DecodeDense: return on_sm90(call);
         default: return invalid_argument("plan.kernel_id: not a decode kernel of the catalogue");
     }
@@ -40,6 +41,11 @@ Status decode(const core::DecodeCall& call) {
     Status status = launch(call);
     trace(call, status, clock);
     return status;
+}
+
+Status sparse_prefill(const core::SparsePrefillCall& call) {
+    if (call.plan->kernel_id == KernelId::kCpuSparsePrefill) return backends::cpu::sparse_prefill(call);
+    return invalid_argument("plan.kernel_id: not a sparse prefill kernel of the catalogue");
 }
 
 Status merge(core::MergeCall call) {

@@ -8,6 +8,7 @@
 namespace flashmla::dispatch {
 
 Status decode(const core::DecodeCall& call);
+Status sparse_prefill(const core::SparsePrefillCall& call);
 Status merge(core::MergeCall call);
 
 }  // namespace flashmla::dispatch

@@ -11,6 +11,9 @@ namespace flashmla {
 namespace {
 
 Status check_lengths(const DecodeShape& shape, std::span<const std::int32_t> lengths) {
+    if (shape.topk > 0) {
+        return unsupported("plan: got one of sparse decode, wanted dense: the work of a sparse call follows its lists");
+    }
     if (static_cast<std::int64_t>(lengths.size()) != shape.b) {
         return invalid_argument("lengths: got " + std::to_string(lengths.size()) +
                                 ", wanted b = " + std::to_string(shape.b));

@@ -1,6 +1,7 @@
 // A prefill plan: sparse, dense, and the backward of dense; each operation has its limits and its workspace.
 #include <string>
 
+#include "backends/cpu/latent_attention.hpp"
 #include "flashmla/prefill.hpp"
 #include "plan/choose.hpp"
 #include "plan/shape.hpp"
@@ -11,7 +12,11 @@ namespace {
 
 // Bytes of the planned kernel's workspace.
 Result<std::size_t> workspace_bytes(const PrefillPlan& plan) {
-    return unsupported("kernel " + plan.kernel + ": not a prefill kernel");
+    switch (plan.kernel_id) {
+        case KernelId::kCpuSparsePrefill:
+            return backends::cpu::latent_workspace_bytes(plan.shape.d_qk, plan.shape.d_v, plan.num_workers);
+        default: return unsupported("kernel " + plan.kernel + ": not a prefill kernel");
+    }
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "backends/cpu/config.hpp"
-#include "backends/cpu/decode_dense.hpp"
+#include "backends/cpu/latent_attention.hpp"
 #include "backends/sm90/decode_dense/config.hpp"
 #include "core/checked.hpp"
 #include "core/problem.hpp"
@@ -69,7 +69,7 @@ Result<WorkspaceLayout> gpu_layout(const DecodePlan& plan) {
 }
 
 Result<WorkspaceLayout> cpu_layout(const DecodePlan& plan) {
-    const std::size_t bytes = backends::cpu::decode_dense_workspace_bytes(plan.shape, plan.num_workers);
+    const std::size_t bytes = backends::cpu::latent_workspace_bytes(plan.shape.d_qk, plan.shape.d_v, plan.num_workers);
     LayoutBuilder builder;
     if (bytes > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max())) {
         builder.add("partials", std::nullopt);
@@ -83,7 +83,8 @@ Result<WorkspaceLayout> cpu_layout(const DecodePlan& plan) {
 
 Result<WorkspaceLayout> workspace_layout(const DecodePlan& plan) {
     switch (plan.kernel_id) {
-        case KernelId::kCpuDecodeDense: return cpu_layout(plan);
+        case KernelId::kCpuDecodeDense:
+        case KernelId::kCpuDecodeSparse: return cpu_layout(plan);
         case KernelId::kSm90DecodeDense: return gpu_layout(plan);
         default: break;  // no decode kernel
     }
@@ -91,7 +92,7 @@ Result<WorkspaceLayout> workspace_layout(const DecodePlan& plan) {
 }
 
 WorkShape make_work_shape(const DecodePlan& plan) {
-    const bool cpu = plan.kernel_id == KernelId::kCpuDecodeDense;
+    const bool cpu = plan.device.device.type == DeviceType::kCpu;
     // The CPU kernel always works in fixed chunks: its bits never depend on the batch.
     const bool fixed_chunks = plan.options.batch_invariant || cpu;
     const DecodeShape& shape = plan.shape;

@@ -36,11 +36,19 @@ Groups groups_of(CacheFormat format) {
 }  // namespace
 
 double e4m3_value(std::uint8_t code) {
-    const int exponent = (code >> 3) & 15;
-    const int mantissa = code & 7;
-    if (exponent == 15 && mantissa == 7) return kNan;
-    const double magnitude = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(1.0 + mantissa / 8.0, exponent - 7);
-    return code >= 128 ? -magnitude : magnitude;
+    static const std::array<double, 256> values = [] {
+        std::array<double, 256> table{};
+        for (int c = 0; c < 256; ++c) {
+            const int exponent = (c >> 3) & 15;
+            const int mantissa = c & 7;
+            double magnitude =
+                exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(1.0 + mantissa / 8.0, exponent - 7);
+            if (exponent == 15 && mantissa == 7) magnitude = kNan;
+            table[c] = c >= 128 ? -magnitude : magnitude;
+        }
+        return table;
+    }();
+    return values[code];
 }
 
 std::uint8_t nearest_e4m3(double x) {
@@ -87,6 +95,7 @@ std::uint8_t* CacheTokens::at(std::int64_t page, std::int64_t token, std::int64_
 
 std::vector<double> CacheTokens::read(std::int64_t page, std::int64_t token) const {
     std::vector<double> row;
+    row.reserve(d_qk_);
     const Groups groups = groups_of(format_);
     for (std::int64_t i = 0; i < d_qk_; ++i) {
         if (format_ == CacheFormat::kBFloat16) {

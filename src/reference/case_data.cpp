@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "core/float_formats.hpp"
+#include "core/kv_record.hpp"
 
 namespace flashmla::reference {
 namespace {
@@ -18,6 +19,14 @@ constexpr int kRiseKeys = 16;  // so many keys of a rising request lift the maxi
 float column_mean(std::int64_t column, double position) {
     if (column % 4 == 0) return 1;
     return column % 8 == 1 ? static_cast<float>(position) : 0;
+}
+
+// The size of keys' values in a column; queries have the inverse.
+float group_size(const DecodeSpec& spec, std::int64_t column) {
+    constexpr int kExponents[] = {-5, 0, 5, 2};
+    const core::RecordShape record = core::record_shape(cache_format(spec), static_cast<int>(spec.d_qk));
+    if (!spec.spread_groups || record.group == 0 || column >= record.values) return 1;
+    return std::ldexp(1.0f, kExponents[column / record.group % 4]);
 }
 
 }  // namespace
@@ -49,24 +58,28 @@ double CaseData::ordered_logit(std::int64_t request, std::int64_t key) const {
     return 0;
 }
 
-void CaseData::write_query(Random& random, std::int64_t request, std::uint16_t* row) const {
-    const double divisor = std::abs(scale_) * std::sqrt(static_cast<double>(spec_.d_qk));
-    const auto q_std = static_cast<float>(divisor > 0 ? background_std(request) / divisor : 1);
-    for (std::int64_t i = 0; i < spec_.d_qk; ++i) row[i] = core::encode_16bit(spec_.dtype, q_std * random.normal());
-    if (spec_.keys == KeyOrder::kRandom) return;
-    row[spec_.d_qk - 2] = row[spec_.d_qk - 1] = core::encode_16bit(spec_.dtype, kLever);
+// A value of the last columns as the cache holds it.
+float CaseData::as_stored(float value) const {
+    if (spec_.format == CacheFormat::kFp8Flat) return core::e4m3_to_float(core::float_to_e4m3(value));
+    return core::decode_16bit(spec_.dtype, core::encode_16bit(spec_.dtype, value));
 }
 
-void CaseData::write_key(Random& random, std::int64_t request, std::int64_t key, std::uint16_t* row) const {
+void CaseData::make_query(Random& random, std::int64_t request, float* row) const {
+    const double divisor = std::abs(scale_) * std::sqrt(static_cast<double>(spec_.d_qk));
+    const auto q_std = static_cast<float>(divisor > 0 ? background_std(request) / divisor : 1);
+    for (std::int64_t i = 0; i < spec_.d_qk; ++i) row[i] = q_std * random.normal() / group_size(spec_, i);
+    if (spec_.keys != KeyOrder::kRandom) row[spec_.d_qk - 2] = row[spec_.d_qk - 1] = kLever;
+}
+
+void CaseData::make_key(Random& random, std::int64_t request, std::int64_t key, float* row) const {
     const double where = position(request, key);
-    for (std::int64_t i = 0; i < spec_.d_qk; ++i) {
-        row[i] = core::encode_16bit(spec_.dtype, random.normal() + column_mean(i, where));
-    }
+    for (std::int64_t i = 0; i < spec_.d_qk; ++i)
+        row[i] = (random.normal() + column_mean(i, where)) * group_size(spec_, i);
     if (spec_.keys == KeyOrder::kRandom) return;
     const auto wanted = static_cast<float>(scale_ != 0 ? ordered_logit(request, key) / (scale_ * kLever) : 0);
-    std::uint16_t* lever = row + spec_.d_qk - 2;
-    lever[0] = core::encode_16bit(spec_.dtype, wanted);
-    lever[1] = core::encode_16bit(spec_.dtype, wanted - core::decode_16bit(spec_.dtype, lever[0]));
+    float* lever = row + spec_.d_qk - 2;
+    lever[0] = as_stored(wanted);
+    lever[1] = wanted - lever[0];
 }
 
 std::uint16_t poison_code(Poison poison, DType dtype) {

@@ -17,15 +17,16 @@ class CaseData {
 public:
     explicit CaseData(const DecodeSpec& spec);
 
-    // d_qk values of a query row of request `request`.
-    void write_query(Random& random, std::int64_t request, std::uint16_t* row) const;
-    // d_qk values of key `key` of request `request`.
-    void write_key(Random& random, std::int64_t request, std::int64_t key, std::uint16_t* row) const;
+    // d_qk values of a query row of request `request`, before they are rounded to their dtype.
+    void make_query(Random& random, std::int64_t request, float* row) const;
+    // d_qk values of key `key` of request `request`, before they are encoded.
+    void make_key(Random& random, std::int64_t request, std::int64_t key, float* row) const;
 
 private:
     double background_std(std::int64_t request) const;
     double position(std::int64_t request, std::int64_t key) const;
     double ordered_logit(std::int64_t request, std::int64_t key) const;
+    float as_stored(float value) const;
 
     const DecodeSpec& spec_;
     double scale_;

@@ -4,16 +4,19 @@
 #include <cmath>
 #include <limits>
 
+#include "reference/cache.hpp"
+#include "reference/row_keys.hpp"
+
 namespace flashmla::reference {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-Score score(const DecodeArgs& args, const std::vector<double>& query, const std::uint16_t* key, double scale) {
+Score score(const std::vector<double>& query, const std::vector<double>& key, double scale) {
     double sum = 0;
     double magnitude = 0;
     for (std::size_t i = 0; i < query.size(); ++i) {
-        const double product = query[i] * core::decode_16bit(args.k_cache.dtype, key[i]);
+        const double product = query[i] * key[i];
         sum += product;
         magnitude += std::abs(product);
     }
@@ -21,10 +24,23 @@ Score score(const DecodeArgs& args, const std::vector<double>& query, const std:
 }
 
 std::vector<double> load_query(const DecodeArgs& args, const Row& row) {
-    const std::uint16_t* codes = query_row(args, row);
     std::vector<double> query(args.q.shape[3]);
+    if (args.q.dtype == DType::kFloat8E4m3) {
+        const std::uint8_t* codes = static_cast<const std::uint8_t*>(args.q.data) + query_offset(args, row);
+        const double descale = descale_of(args.descale_q, row.request);
+        for (std::size_t i = 0; i < query.size(); ++i) query[i] = e4m3_value(codes[i]) * descale;
+        return query;
+    }
+    const std::uint16_t* codes = query_row(args, row);
     for (std::size_t i = 0; i < query.size(); ++i) query[i] = core::decode_16bit(args.q.dtype, codes[i]);
     return query;
+}
+
+// No exponential overflows: a sink of +inf gives 0, one of -inf 1.
+double sink_factor(const DecodeArgs& args, const Row& row, double lse) {
+    if (args.attn_sink.rank == 0) return 1;
+    const double sink = static_cast<const float*>(args.attn_sink.data)[row.head * args.attn_sink.stride[0]];
+    return 1 / (1 + std::exp(sink - lse));
 }
 
 }  // namespace
@@ -43,32 +59,35 @@ std::int64_t visible_keys(const DecodeArgs& args, const Row& row) {
 }
 
 RowResult decode_row(const DecodeArgs& args, const Row& row) {
-    const std::int64_t heads_per_kv = args.q.shape[2] / args.k_cache.shape[2];
-    const PagedKeys keys(args, row.request, row.head / heads_per_kv);
-    const std::int64_t count = visible_keys(args, row);
+    const RowKeys keys(args, row);
     const std::vector<double> query = load_query(args, row);
     const double scale = softmax_scale(args);
+    RowResult result{.scores = {},
+                     .max_logit = -kInfinity,
+                     .lse = kInfinity,
+                     .sink_factor = 1,
+                     .mean = std::vector<double>(args.out.shape[3]),
+                     .out = std::vector<double>(args.out.shape[3])};
+    if (keys.count() == 0) return result;
 
-    RowResult result{
-        .scores = {}, .max_logit = -kInfinity, .lse = kInfinity, .out = std::vector<double>(args.out.shape[3])};
-    if (count == 0) return result;
-
-    result.scores.reserve(count);
-    for (std::int64_t j = 0; j < count; ++j) {
-        result.scores.push_back(score(args, query, keys.row(j), scale));
+    std::vector<double> key;
+    result.scores.reserve(keys.count());
+    for (std::int64_t j = 0; j < keys.count(); ++j) {
+        keys.read(j, key);
+        result.scores.push_back(score(query, key, scale));
         result.max_logit = std::max(result.max_logit, result.scores.back().logit);
     }
     double sum = 0;
     for (const Score& s : result.scores) sum += std::exp(s.logit - result.max_logit);
     result.lse = result.max_logit + std::log(sum);
 
-    for (std::int64_t j = 0; j < count; ++j) {
+    for (std::int64_t j = 0; j < keys.count(); ++j) {
         const double weight = std::exp(result.scores[j].logit - result.max_logit) / sum;
-        const std::uint16_t* value = keys.row(j);
-        for (std::size_t d = 0; d < result.out.size(); ++d) {
-            result.out[d] += weight * core::decode_16bit(args.k_cache.dtype, value[d]);
-        }
+        keys.read(j, key);
+        for (std::size_t d = 0; d < result.mean.size(); ++d) result.mean[d] += weight * key[d];
     }
+    result.sink_factor = sink_factor(args, row, result.lse);
+    for (std::size_t d = 0; d < result.out.size(); ++d) result.out[d] = result.mean[d] * result.sink_factor;
     return result;
 }
 

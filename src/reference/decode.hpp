@@ -1,4 +1,5 @@
-// The executable specification of dense decode: double precision, plain loops, one query row at a time.
+// The executable specification of decode, dense and sparse, over every cache format: double precision, plain loops, one
+// query row at a time.
 //
 // It takes the same arguments as the library, reads CPU memory, and never touches a key that the row does not see. Its
 // own rounding is of the order of 1e-13, far below anything it is compared with.
@@ -21,14 +22,16 @@ struct Score {
 struct RowResult {
     std::vector<Score> scores;  // one a visible key
     double max_logit = 0;       // -inf without a visible key
-    double lse = 0;             // natural log; +inf without a visible key
-    std::vector<double> out;    // d_v; zeros without a visible key
+    double lse = 0;             // natural log, without the sink; +inf without a visible key
+    double sink_factor = 1;     // exp(lse) / (exp(lse) + exp(sink))
+    std::vector<double> mean;   // d_v, before the sink
+    std::vector<double> out;    // mean * sink_factor; zeros without a visible key
 };
 
 // The scale that a call uses.
 double softmax_scale(const DecodeArgs& args);
 
-// Keys [0, result) are visible to the row.
+// Dense: keys [0, result) are visible to the row.
 std::int64_t visible_keys(const DecodeArgs& args, const Row& row);
 
 RowResult decode_row(const DecodeArgs& args, const Row& row);

@@ -2,20 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <numeric>
 
 #include "core/float_formats.hpp"
 #include "reference/case_data.hpp"
+#include "reference/case_pool.hpp"
 #include "reference/random.hpp"
 
 namespace flashmla::reference {
 namespace {
 
-// Elements before and after the tensor in each buffer; a multiple of 128 bytes for every element type, so that
-// alignment stays.
-constexpr std::int64_t kGuard = 128;
 constexpr std::int64_t kRowGap = 24;  // extra elements of a strided row: 48 bytes, still a multiple of 16
 constexpr std::int32_t kWildPages[] = {-1, 2147480000, std::numeric_limits<std::int32_t>::min(), 1 << 20};
 
@@ -55,7 +54,10 @@ Layout lse_layout(const DecodeSpec& spec) {
 }
 
 // Pages of the pool interleave the layers: page p of this layer starts at (p * layers + layer) packed pages.
-std::int64_t page_elements(const DecodeSpec& spec) { return spec.page_size * spec.h_kv * spec.d_qk; }
+// Pages are counted in units of 2 bytes, whatever they hold.
+std::int64_t page_elements(const DecodeSpec& spec) {
+    return cache_page_bytes(cache_format(spec), spec.d_qk, spec.page_size) * spec.h_kv / 2;
+}
 std::int64_t layer_offset(const DecodeSpec& spec) { return (spec.pool_layers / 2) * page_elements(spec); }
 
 std::int64_t pages_of(const DecodeSpec& spec, std::int64_t length) {
@@ -87,12 +89,22 @@ void hash_into(std::uint64_t& hash, const std::vector<T>& values) {
     for (const T& value : values) hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3;
 }
 
+// What bytes without a live token hold. Ones are NaN in every part of an fp8 record.
+std::uint16_t pool_poison(const DecodeSpec& spec) {
+    return is_16bit(spec.format) ? poison_code(spec.poison, spec.dtype) : 0xffff;
+}
+
 }  // namespace
 
 DecodeCase::DecodeCase(DecodeSpec spec) : spec_(std::move(spec)) {
     fill_table();
+    fill_factors();
     fill_pool();
     fill_query();
+    if (spec_.topk > 0) {
+        fill_extra_pool();
+        fill_lists();
+    }
     if (spec_.cumulative_lengths) {
         lengths_.push_back(0);
         std::partial_sum(spec_.lengths.begin(), spec_.lengths.end(), std::back_inserter(lengths_));
@@ -139,8 +151,9 @@ void DecodeCase::fill_table() {
 void DecodeCase::fill_pool() {
     const CaseData data(spec_);
     const std::int64_t page_stride = spec_.pool_layers * page_elements(spec_);
-    pool_.assign(2 * kGuard + num_pages_ * page_stride, poison_code(spec_.poison, spec_.dtype));
+    pool_.assign(2 * kGuard + num_pages_ * page_stride, pool_poison(spec_));
     Random random(spec_.seed ^ 0x6b657973);
+    std::vector<float> values(spec_.d_qk);
     for (std::size_t i = 0; i < spec_.lengths.size(); ++i) {
         const auto request = static_cast<std::int64_t>(i);
         const std::int32_t* row = table_.data() + request * table_width_;
@@ -148,14 +161,14 @@ void DecodeCase::fill_pool() {
         for (std::int64_t key = shared_pages(spec_, i) * spec_.page_size; key < spec_.lengths[i]; ++key) {
             const std::int64_t page = key / spec_.page_size;
             if (spec_.pages == PageOrder::kCycled && page >= kCycle && page < last_page) continue;  // written already
-            std::uint16_t* token = pool_.data() + kGuard + layer_offset(spec_) + row[page] * page_stride +
-                                   key % spec_.page_size * spec_.h_kv * spec_.d_qk;
+            std::uint16_t* base = pool_.data() + kGuard + layer_offset(spec_) + row[page] * page_stride;
             for (std::int64_t head = 0; head < spec_.h_kv; ++head) {
-                std::uint16_t* values = token + head * spec_.d_qk;
+                const KeyPlace place{base, head, key % spec_.page_size, spec_.page_size};
                 if (request == spec_.nan_request) {
-                    std::fill(values, values + spec_.d_qk, poison_code(Poison::kNan, spec_.dtype));
+                    write_nan(spec_, place);
                 } else {
-                    data.write_key(random, request, key, values);
+                    data.make_key(random, request, key, values.data());
+                    write_key(spec_, values.data(), flat_scale(request), place);
                 }
             }
         }
@@ -165,16 +178,26 @@ void DecodeCase::fill_pool() {
 void DecodeCase::fill_query() {
     const CaseData data(spec_);
     const Layout layout = q_layout(spec_);
-    q_.assign(2 * kGuard + layout.elements, poison_code(Poison::kNan, spec_.dtype));
+    const std::int64_t size = spec_.fp8_queries ? 1 : 2;
+    q_.assign(2 * kGuard + (layout.elements * size + 1) / 2,
+              spec_.fp8_queries ? 0xffff : poison_code(Poison::kNan, spec_.dtype));
     Random random(spec_.seed ^ 0x71756572);
+    std::vector<float> values(spec_.d_qk);
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(spec_.lengths.size()); ++i) {
         for (std::int64_t t = 0; t < spec_.s_q; ++t) {
             for (std::int64_t h = 0; h < spec_.h_q; ++h) {
-                std::uint16_t* row =
-                    q_.data() + kGuard + i * layout.stride[0] + t * layout.stride[1] + h * layout.stride[2];
-                data.write_query(random, i, row);
-                if (is_live({i, t, h}) || i == spec_.nan_request) continue;
-                std::fill(row, row + spec_.d_qk, poison_code(h % 2 ? Poison::kInfinity : Poison::kNan, spec_.dtype));
+                const std::int64_t offset = i * layout.stride[0] + t * layout.stride[1] + h * layout.stride[2];
+                data.make_query(random, i, values.data());
+                const bool dead = !is_live({i, t, h}) && i != spec_.nan_request;
+                if (dead) std::fill(values.begin(), values.end(), h % 2 ? INFINITY : NAN);
+                if (spec_.fp8_queries) {
+                    auto* row = reinterpret_cast<std::uint8_t*>(q_.data() + kGuard) + offset;
+                    const float descale = descale_q_.empty() ? 1 : descale_q_[spec_.descales == 1 ? 0 : i];
+                    for (std::int64_t d = 0; d < spec_.d_qk; ++d) row[d] = core::float_to_e4m3(values[d] / descale);
+                } else {
+                    std::uint16_t* row = q_.data() + kGuard + offset;
+                    for (std::int64_t d = 0; d < spec_.d_qk; ++d) row[d] = core::encode_16bit(spec_.dtype, values[d]);
+                }
             }
         }
     }
@@ -186,22 +209,27 @@ void DecodeCase::reset_outputs() {
 }
 
 DecodeArgs DecodeCase::args() const {
-    return args_at({q_.data(), pool_.data(), table_.data(), lengths_.data(), const_cast<std::uint16_t*>(out_.data()),
-                    const_cast<float*>(lse_.data())},
-                   Device{});
+    DecodeArgs args = args_at({q_.data(), pool_.data(), table_.data(), lengths_.data(),
+                               const_cast<std::uint16_t*>(out_.data()), const_cast<float*>(lse_.data())},
+                              Device{});
+    add_sparse(args);
+    return args;
 }
 
 DecodeArgs DecodeCase::args_at(const CaseBases& bases, Device device) const {
     const auto b = static_cast<std::int64_t>(spec_.lengths.size());
-    const std::int64_t token = spec_.h_kv * spec_.d_qk;
+    const CacheFormat format = cache_format(spec_);
+    const std::int64_t size = is_16bit(format) ? 2 : 1;
+    const std::int64_t record = cache_record_bytes(format, spec_.d_qk) / size;
+    const DType one_byte = spec_.seed % 2 == 0 ? DType::kUInt8 : DType::kFloat8E4m3;
     const TensorView lengths =
         view(bases.lengths, 0, DType::kInt32, device, 1, {spec_.cumulative_lengths ? b + 1 : b}, {1});
     DecodeArgs args;
-    args.q = view(bases.q, kGuard * 2, spec_.dtype, device, 4, {b, spec_.s_q, spec_.h_q, spec_.d_qk},
-                  q_layout(spec_).stride);
-    args.k_cache = view(bases.pool, (kGuard + layer_offset(spec_)) * 2, spec_.dtype, device, 4,
-                        {num_pages_, spec_.page_size, spec_.h_kv, spec_.d_qk},
-                        {spec_.pool_layers * page_elements(spec_), token, spec_.d_qk, 1});
+    args.q = view(bases.q, kGuard * 2, spec_.fp8_queries ? DType::kFloat8E4m3 : spec_.dtype, device, 4,
+                  {b, spec_.s_q, spec_.h_q, spec_.d_qk}, q_layout(spec_).stride);
+    args.k_cache = view(bases.pool, (kGuard + layer_offset(spec_)) * 2, size == 2 ? spec_.dtype : one_byte, device, 4,
+                        {num_pages_, spec_.page_size, spec_.h_kv, record},
+                        {spec_.pool_layers * page_elements(spec_) * 2 / size, spec_.h_kv * record, record, 1});
     args.block_table = view(bases.table, 0, DType::kInt32, device, 2, {b, table_width_}, {table_width_, 1});
     (spec_.cumulative_lengths ? args.cu_seqlens_k : args.cache_seqlens) = lengths;
     args.out = view(bases.out, kGuard * 2, spec_.dtype, device, 4, {b, spec_.s_q, spec_.h_q, spec_.d_v},
@@ -223,6 +251,8 @@ std::uint64_t DecodeCase::input_hash() const {
     hash_into(hash, pool_);
     hash_into(hash, table_);
     hash_into(hash, lengths_);
+    for (const auto* ids : {&ids_, &counts_, &extra_ids_, &extra_counts_}) hash_into(hash, *ids);
+    hash_into(hash, extra_pool_);
     return hash;
 }
 

@@ -39,10 +39,10 @@ public:
 
     // The call on the case's own memory.
     DecodeArgs args() const;
-    // The call on copies of whole buffers, whose first bytes are at `bases`.
+    // The call on copies of whole buffers, whose first bytes are at `bases`; dense.
     DecodeArgs args_at(const CaseBases& bases, Device device) const;
 
-    // Whole buffers, guards included, for copies to and from a device.
+    // Whole buffers, guards included, for copies to and from a device: all that a dense call reads and writes.
     const std::vector<std::uint16_t>& q() const { return q_; }
     const std::vector<std::uint16_t>& pool() const { return pool_; }
     const std::vector<std::int32_t>& table() const { return table_; }
@@ -61,6 +61,11 @@ private:
     void fill_query();
     void fill_pool();
     void fill_table();
+    void fill_extra_pool();
+    void fill_lists();
+    void fill_factors();
+    void add_sparse(DecodeArgs& args) const;
+    float flat_scale(std::int64_t request) const;
     std::uint64_t input_hash() const;
     bool inputs_changed() const;
 
@@ -69,6 +74,11 @@ private:
     std::int64_t num_pages_ = 0;
     std::vector<std::uint16_t> q_, pool_, out_;
     std::vector<std::int32_t> table_, lengths_;
+    // Sparse: index lists and how many entries count.
+    std::vector<std::int32_t> ids_, counts_, extra_ids_, extra_counts_;
+    std::vector<std::uint16_t> extra_pool_;
+    std::vector<std::int64_t> extra_first_page_;  // of each request, and the end
+    std::vector<float> sink_, descale_q_, descale_k_;
     std::vector<float> lse_;
     std::uint64_t input_hash_ = 0;
 };

@@ -66,6 +66,16 @@ std::string describe(const DecodeSpec& spec) {
     text << (spec.causal ? ", causal" : "") << ", logit std " << spec.logit_std;
     if (spec.has_softmax_scale) text << ", scale " << spec.softmax_scale;
     text << ", keys " << name(spec.keys) << ", pages " << name(spec.pages) << ", poison " << name(spec.poison);
+    if (!is_16bit(spec.format)) text << ", cache " << flashmla::name(spec.format);
+    if (spec.fp8_queries) text << ", e4m3 queries";
+    if (spec.descales > 0) text << ", descales " << spec.descales;
+    if (!spec.power_of_two_scales) text << ", any scales";
+    if (spec.spread_groups) text << ", spread groups";
+    if (spec.topk > 0) text << ", topk " << spec.topk << ", masked " << spec.masked;
+    if (spec.list_lengths != ListLengths::kAll)
+        text << ", list lengths a " << (spec.list_lengths == ListLengths::kPerRequest ? "request" : "token");
+    if (spec.extra_topk > 0) text << ", extra topk " << spec.extra_topk << " page " << spec.extra_page_size;
+    if (spec.attn_sink) text << ", sink";
     if (spec.pool_layers > 1) text << ", pool of " << spec.pool_layers << " layers";
     if (spec.cumulative_lengths) text << ", cumulative lengths";
     if (spec.strided_q) text << ", strided q";

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "flashmla/cache_format.hpp"
 #include "flashmla/types.hpp"
 
 namespace flashmla::reference {
@@ -27,6 +28,9 @@ enum class PageOrder : std::uint8_t {
 // What fills every byte of the pool that holds no live token.
 enum class Poison : std::uint8_t { kNan, kInfinity, kMinusInfinity, kAllOnes, kZero };
 
+// How many entries of a query token's index lists count.
+enum class ListLengths : std::uint8_t { kAll, kPerRequest, kPerToken };
+
 struct DecodeSpec {
     std::string name;
     std::uint64_t seed = 1;
@@ -39,6 +43,20 @@ struct DecodeSpec {
     std::int64_t d_v = 512;
     std::int64_t page_size = 64;
     bool causal = false;
+
+    CacheFormat format = CacheFormat::kBFloat16;  // of the cache; a 16-bit one stands for dtype's own
+    bool fp8_queries = false;                     // e4m3, with fp8_flat; out is bf16, and so is dtype
+    int descales = 0;                             // with fp8_flat: 0 none, 1 one for all requests, 2 one a request
+    bool power_of_two_scales = true;              // fp8_656
+    bool spread_groups = false;  // groups of values that share a scale differ by powers of two up to 2^10
+
+    // Sparse (topk > 0): the lists name tokens of the request, `lengths` being how many it has.
+    std::int64_t topk = 0;
+    ListLengths list_lengths = ListLengths::kAll;
+    double masked = 0.2;          // share of the entries that name no token
+    std::int64_t extra_topk = 0;  // > 0: there is an extra cache
+    std::int64_t extra_page_size = 2;
+    bool attn_sink = false;  // infinities of both signs among the heads
 
     double logit_std = 1;      // standard deviation of a row's logits
     double softmax_scale = 0;  // used when has_softmax_scale
@@ -58,6 +76,11 @@ struct DecodeSpec {
     std::int64_t live_heads = 0;    // > 0: q is NaN and infinity from this head on
     std::int64_t nan_request = -1;  // >= 0: every key of this request is NaN
 };
+
+// The cache's format, 16-bit ones by dtype.
+inline CacheFormat cache_format(const DecodeSpec& spec) {
+    return is_16bit(spec.format) ? cache_format_16bit(spec.dtype) : spec.format;
+}
 
 // All that matters of a spec, on one line.
 std::string describe(const DecodeSpec& spec);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "reference/row_keys.hpp"
+
 namespace flashmla::reference {
 namespace {
 
@@ -40,11 +42,15 @@ RowFacts facts_of(const RowResult& exact, const RoundingModel& model) {
     return facts;
 }
 
+// Absolute error of q . k, times the scale.
+double dot_error(const Score& score, std::size_t d_qk, const RoundingModel& model) {
+    return both(rounded(static_cast<double>(d_qk) + 1, model.addition), model.keys) * score.magnitude;
+}
+
 // Relative error of a key's weight before it is rounded. The numerator and the normalising sum share it.
 double weight_error(const Score& score, std::size_t d_qk, const RowFacts& facts, const RoundingModel& model) {
-    const double dot = rounded(static_cast<double>(d_qk) + 1, model.addition) * score.magnitude;
-    const double arguments = 8 * kUnit * (std::abs(score.logit) + facts.largest);
-    return std::expm1(dot + arguments + (facts.rescales + 2) * kExp2Error + kLog2Error);
+    const double arguments = 10 * kUnit * (std::abs(score.logit) + facts.largest);
+    return std::expm1(dot_error(score, d_qk, model) + arguments + (facts.rescales + 2) * kExp2Error + kLog2Error);
 }
 
 }  // namespace
@@ -53,13 +59,14 @@ RowBound error_bound(const DecodeArgs& args, const Row& row, const RowResult& ex
     RowBound bound{std::vector<double>(exact.out.size()), 0};
     if (exact.scores.empty()) return bound;
 
-    const std::int64_t heads_per_kv = args.q.shape[2] / args.k_cache.shape[2];
-    const PagedKeys keys(args, row.request, row.head / heads_per_kv);
+    const RowKeys keys(args, row);
+    std::vector<double> key;
     const RowFacts facts = facts_of(exact, model);
     const double adding = rounded(facts.sums + facts.rescales + 4, model.addition);
     const double weight_unit = core::unit_roundoff(model.weights);
     const bool shared = model.sum_of_rounded_weights;
-    const double numerator = both(adding, both(shared ? 0 : weight_unit, core::unit_roundoff(model.partials)));
+    const double numerator =
+        both(both(adding, model.keys), both(shared ? 0 : weight_unit, core::unit_roundoff(model.partials)));
 
     double sum_error = 0;  // relative, of the normalising sum
     for (std::size_t j = 0; j < exact.scores.size(); ++j) {
@@ -71,26 +78,31 @@ RowBound error_bound(const DecodeArgs& args, const Row& row, const RowResult& ex
         const double in_values = (weight + in_both) * numerator + (shared ? 0 : underflow);
         const double in_sum = (weight + in_both) * adding;
         sum_error += in_both + in_sum;
-        const std::uint16_t* codes = keys.row(static_cast<std::int64_t>(j));
+        const Score& score = exact.scores[j];
+        bound.max_logit =
+            std::max(bound.max_logit, dot_error(score, args.q.shape[3], model) + 10 * kUnit * std::abs(score.logit));
+        keys.read(static_cast<std::int64_t>(j), key);
         for (std::size_t d = 0; d < bound.out.size(); ++d) {
-            const double value = core::decode_16bit(args.k_cache.dtype, codes[d]);
-            bound.out[d] += in_both * std::abs(value - exact.out[d]) + in_values * std::abs(value) +
-                            in_sum * std::abs(exact.out[d]);
+            bound.out[d] += in_both * std::abs(key[d] - exact.mean[d]) + in_values * std::abs(key[d]) +
+                            in_sum * std::abs(exact.mean[d]);
         }
     }
     if (sum_error >= 0.5) {
         std::fill(bound.out.begin(), bound.out.end(), std::numeric_limits<double>::infinity());
-        bound.lse = std::numeric_limits<double>::infinity();
+        bound.lse = bound.max_logit = std::numeric_limits<double>::infinity();
         return bound;
     }
-    const double stored = both(rounded(4, kUnit), core::unit_roundoff(args.out.dtype));
+    bound.lse = -std::log1p(-sum_error) + 10 * kUnit * facts.largest + kLog2Error;
+    // The sink's factor f = 1 / (1 + exp(sink - lse)) has the derivative f (1 - f) after lse.
+    const double factor = exact.sink_factor;
+    const double factor_error = std::expm1((1 - factor) * std::expm1(bound.lse));
+    const double stored = both(rounded(6, kUnit), core::unit_roundoff(args.out.dtype));
     const double stored_underflow = core::underflow_error(args.out.dtype) + core::underflow_error(model.partials);
     for (std::size_t d = 0; d < bound.out.size(); ++d) {
         const double magnitude = std::abs(exact.out[d]);
-        const double computed = bound.out[d] / (1 - sum_error);
+        const double computed = factor * (1 + factor_error) * bound.out[d] / (1 - sum_error) + factor_error * magnitude;
         bound.out[d] = computed + stored * (magnitude + computed) + stored_underflow;
     }
-    bound.lse = -std::log1p(-sum_error) + 8 * kUnit * facts.largest + kLog2Error;
     return bound;
 }
 

@@ -26,9 +26,12 @@ inline std::string describe(const Row& row) {
 
 inline const std::uint16_t* data_16bit(const TensorView& view) { return static_cast<const std::uint16_t*>(view.data); }
 
+inline std::int64_t query_offset(const DecodeArgs& args, const Row& row) {
+    return row.request * args.q.stride[0] + row.token * args.q.stride[1] + row.head * args.q.stride[2];
+}
+
 inline const std::uint16_t* query_row(const DecodeArgs& args, const Row& row) {
-    return data_16bit(args.q) + row.request * args.q.stride[0] + row.token * args.q.stride[1] +
-           row.head * args.q.stride[2];
+    return data_16bit(args.q) + query_offset(args, row);
 }
 
 inline std::uint16_t* stored_out(const DecodeArgs& args, const Row& row) {
@@ -49,7 +52,7 @@ inline int request_length(const DecodeArgs& args, std::int64_t request) {
                                 static_cast<int>(request));
 }
 
-// The cached tokens of one request as one KV head sees them.
+// The cached tokens of one request of a dense call over a 16-bit cache, as one KV head sees them.
 class PagedKeys {
 public:
     PagedKeys(const DecodeArgs& args, std::int64_t request, std::int64_t kv_head)

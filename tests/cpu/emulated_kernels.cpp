@@ -1,5 +1,6 @@
 #include "cpu/emulated_kernels.hpp"
 
+#include "backends/cpu/fp8_vector.hpp"
 #include "backends/cpu/ops_bf16.hpp"
 #include "backends/cpu/ops_f32.hpp"
 #include "backends/cpu/rows.hpp"
@@ -25,11 +26,13 @@ struct Emulated {
         return 12;
     }
     static FLASHMLA_INLINE F multiply_add_f32(F a, F b, F c) { return a * b + c; }
-    static FLASHMLA_INLINE F decode_fp16(const std::uint16_t* from) {
+    static FLASHMLA_INLINE F decode_fp16(const void* from) {
+        const H codes = cpu::load<H>(from);
         F v;
-        for (int i = 0; i < kLanes; ++i) v[i] = core::fp16_to_float(from[i]);
+        for (int i = 0; i < kLanes; ++i) v[i] = core::fp16_to_float(codes[i]);
         return v;
     }
+    static FLASHMLA_INLINE F decode_e4m3(const std::uint8_t* from) { return cpu::decode_e4m3<Emulated>(from); }
     static FLASHMLA_INLINE H encode_fp16(F value) {
         H v;
         for (int i = 0; i < kLanes; ++i) v[i] = core::float_to_fp16(value[i]);

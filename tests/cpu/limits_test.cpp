@@ -7,7 +7,7 @@
 #include <new>
 #include <thread>
 
-#include "backends/cpu/decode_dense.hpp"
+#include "backends/cpu/latent_attention.hpp"
 #include "backends/cpu/vector.hpp"
 #include "core/cpu_isa.hpp"
 #include "cpu/paths.hpp"
@@ -60,16 +60,13 @@ struct Planned {
 };
 
 TEST(Limits, TheWorkspaceStaysBelow64MegabytesAtAnyLength) {
-    DecodeShape shape{.b = 1, .h_q = 128, .max_pages = 128};
     for (int threads : {1, 2, 16, 64, 128, 4096}) {
-        const std::size_t bytes = backends::cpu::decode_dense_workspace_bytes(shape, threads);
-        EXPECT_LT(bytes, 64'000'000u) << threads << " threads";
-        DecodeShape large = shape;
-        large.b = 100'000;
-        large.s_q = 128;
-        large.max_pages = 1 << 24;
-        EXPECT_EQ(backends::cpu::decode_dense_workspace_bytes(large, threads), bytes);
+        EXPECT_LT(backends::cpu::latent_workspace_bytes(576, 512, threads), 64'000'000u) << threads << " threads";
     }
+    DecodeShape small{.b = 1, .h_q = 1, .max_pages = 1};
+    DecodeShape large{.b = 100'000, .s_q = 128, .h_q = 128, .max_pages = 1 << 24};
+    const DeviceInfo device = query_device(Device{}).value();
+    EXPECT_EQ(plan_decode(small, device).value().workspace_bytes, plan_decode(large, device).value().workspace_bytes);
 }
 
 TEST(Limits, ARunOnOneThreadAllocatesNothing) {

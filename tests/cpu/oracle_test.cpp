@@ -4,6 +4,7 @@
 #include "cpu/paths.hpp"
 #include "support/check_decode.hpp"
 #include "support/decode_families.hpp"
+#include "support/sparse_families.hpp"
 
 namespace flashmla::cpu_tests {
 namespace {
@@ -27,7 +28,8 @@ TEST_P(Oracle, Matches) {
     // check.
     const std::int64_t oracle_keys = kSanitized ? 1'000 : path.emulated ? 20'000 : 60'000;
     EXPECT_TRUE(testing_support::matches_oracle(
-        spec, [&](const DecodeArgs& args) { return run(path, args); }, rounding_model(path, spec.dtype), oracle_keys));
+        spec, [&](const DecodeArgs& args) { return run(path, args); },
+        rounding_model(path, spec.dtype, cache_format(spec)), oracle_keys));
 }
 
 std::vector<PathCase> on_every_path(const Family& family, bool emulated_too) {
@@ -62,6 +64,10 @@ FLASHMLA_FAMILY(PoisonedTails, testing_support::poisoned_tails(), true);
 FLASHMLA_FAMILY(ContainedNan, testing_support::contained_nan(), true);
 FLASHMLA_FAMILY(HeadsAndTokens, testing_support::heads_and_tokens(), true);
 FLASHMLA_FAMILY(Layouts, testing_support::layouts(), false);
+FLASHMLA_FAMILY(Fp8Caches, testing_support::fp8_caches(), true);
+FLASHMLA_FAMILY(IndexLists, testing_support::index_lists(), true);
+FLASHMLA_FAMILY(ExtraCaches, testing_support::extra_caches(), true);
+FLASHMLA_FAMILY(RandomLatent, testing_support::random_latent(23000, 50), false);
 INSTANTIATE_TEST_SUITE_P(Large, Oracle, testing::ValuesIn(on_the_widest_path(testing_support::large())), name_of);
 
 }  // namespace

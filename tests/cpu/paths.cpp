@@ -35,8 +35,9 @@ Status run_emulated(const CpuPath& path, const DecodeArgs& args, int num_workers
     core::DecodeCall call = checked.value().call;
     call.plan = &plan.value();
     call.workspace = workspace.data();
-    const bool pairs = path.name == "emulated_avx512_bf16" && checked.value().shape.dtype == DType::kBFloat16;
-    backends::cpu::run_threads(call, pairs ? emulated_avx512_bf16_kernels() : emulated_avx512_kernels());
+    const bool pairs = path.name == "emulated_avx512_bf16" && checked.value().shape.dtype != DType::kFloat16;
+    backends::cpu::run_threads(backends::cpu::latent_call(call),
+                               pairs ? emulated_avx512_bf16_kernels() : emulated_avx512_kernels());
     return {};
 }
 
@@ -66,8 +67,8 @@ std::vector<CpuPath> native_paths() {
     return paths;
 }
 
-reference::RoundingModel rounding_model(const CpuPath& path, DType dtype) {
-    return reference::cpu_model(path.name, dtype, backends::cpu::kChunkTokens);
+reference::RoundingModel rounding_model(const CpuPath& path, DType dtype, CacheFormat format) {
+    return reference::cpu_model(path.name, dtype, backends::cpu::kChunkTokens, format);
 }
 
 ForcedIsa::ForcedIsa(const char* value) {

@@ -34,8 +34,8 @@ inline Status run(const CpuPath& path, const DecodeArgs& args, int num_workers =
     return path.run(path, args, num_workers);
 }
 
-// Where a path rounds when it works on `dtype`.
-reference::RoundingModel rounding_model(const CpuPath& path, DType dtype);
+// Where a path rounds when queries of `dtype` meet a cache of `format`.
+reference::RoundingModel rounding_model(const CpuPath& path, DType dtype, CacheFormat format);
 
 // Sets FLASHMLA_CPU_ISA and puts the old value back. The variable belongs to the process: for one thread at a time.
 class ForcedIsa {

@@ -18,7 +18,7 @@ ALLOWED = {
     "src/core": ["flashmla/*", "core/*"],
     "src/gpu": ["flashmla/status.hpp", "flashmla/types.hpp", "core/host_device.hpp", "gpu/*"],
     "src/device": ["flashmla/*", "core/*", "gpu/*", "device/*"],
-    "src/plan": ["flashmla/*", "core/*", "plan/*", "backends/*/config.hpp", "backends/cpu/decode_dense.hpp"],
+    "src/plan": ["flashmla/*", "core/*", "plan/*", "backends/*/config.hpp", "backends/cpu/latent_attention.hpp"],
     "src/backends": ["flashmla/*", "core/*", "plan/*", "gpu/*", "combine/*", "backends/*"],
     "src/combine": ["flashmla/*", "core/*", "plan/*", "gpu/*", "combine/*"],
     "src/dispatch": ["flashmla/*", "core/*", "plan/*", "gpu/*", "device/*", "backends/*", "combine/*", "dispatch/*"],

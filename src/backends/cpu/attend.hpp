@@ -5,6 +5,7 @@
 #include "backends/cpu/gemm.hpp"
 #include "backends/cpu/tile_kernels.hpp"
 #include "backends/cpu/vector.hpp"
+#include "core/kv_format.hpp"
 #include "core/planted_fault.hpp"
 
 namespace flashmla::backends::cpu {
@@ -75,7 +76,7 @@ FLASHMLA_INLINE Float<Ops> softmax(float* scores, int stride, KeyRange range, In
         store(scores + k * stride, visible);
     }
     Float<Ops> factor = rescale<Ops>(old_max, new_max, scale);
-    if constexpr (core::planted(core::PlantedFault::kRescaleSkipped)) factor = splat<Ops>(1.0f);
+    if (core::planted(core::PlantedFault::kRescaleSkipped)) factor = splat<Ops>(1.0f);
     store(max, new_max);
     store(sum, Ops::multiply_add_f32(load<Float<Ops>>(sum), factor, total));
     return factor;
@@ -109,13 +110,13 @@ template <class Ops>
 class KeyPrefetch {
 public:
     // To be spread evenly over so many calls.
-    FLASHMLA_INLINE KeyPrefetch(const AttendArgs& args, int d_qk, int calls)
-        : rows_(args.next_rows), end_row_(args.next_rows + args.next_count), row_bytes_(2 * d_qk) {
-        per_call_ = (args.next_count * (row_bytes_ / kLine) + calls - 1) / calls;
+    FLASHMLA_INLINE KeyPrefetch(const TileShape& shape, const AttendArgs& args, int calls)
+        : rows_(args.next_rows), end_row_(args.next_rows + args.next_count), row_bytes_(row_bytes(shape)) {
+        per_call_ = (args.next_count * ((row_bytes_ + kLine - 1) / kLine) + calls - 1) / calls;
     }
     FLASHMLA_INLINE void operator()() {
         for (int i = 0; i < per_call_ && rows_ < end_row_; ++i) {
-            __builtin_prefetch(reinterpret_cast<const char*>(*rows_) + offset_, 0, 2);
+            __builtin_prefetch(*rows_ + offset_, 0, 2);
             offset_ += kLine;
             if (offset_ < row_bytes_) continue;
             offset_ = 0;
@@ -124,9 +125,21 @@ public:
     }
 
 private:
+    // Of a record that lie together, from its first value on.
+    static FLASHMLA_INLINE int row_bytes(const TileShape& shape) {
+        switch (shape.format) {
+            case CacheFormat::kBFloat16:
+            case CacheFormat::kFloat16: return 2 * shape.d_qk;
+            case CacheFormat::kFp8Flat: return shape.d_qk;
+            case CacheFormat::kFp8_656: return core::kv656::kRecordBytes;
+            case CacheFormat::kFp8_584: return core::kv584::kValueBytes;
+        }
+        return 0;
+    }
+
     static constexpr int kLine = 64;
-    const std::uint16_t* const* rows_;
-    const std::uint16_t* const* end_row_;
+    const std::uint8_t* const* rows_;
+    const std::uint8_t* const* end_row_;
     int row_bytes_;
     int offset_ = 0;
     int per_call_ = 0;
@@ -188,7 +201,7 @@ template <class Ops>
 void attend(const TileShape& shape, const AttendArgs& args) {
     constexpr int kPanelRows = Ops::kPanelVectors * Ops::kLanes;
     const int panels = (shape.rows + kPanelRows - 1) / kPanelRows;
-    KeyPrefetch<Ops> prefetch(args, shape.d_qk, panels * (shape.d_v / Ops::template tile<Ops::kPanelVectors>()));
+    KeyPrefetch<Ops> prefetch(shape, args, panels * (shape.d_v / Ops::template tile<Ops::kPanelVectors>()));
     for_each_panel<Ops>(shape.rows, [&]<int kVectors>(int first_row) {
         attend_panel<Ops, kVectors>(shape, args, first_row, prefetch);
     });

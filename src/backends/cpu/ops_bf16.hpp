@@ -6,6 +6,7 @@
 #pragma once
 
 #include "backends/cpu/config.hpp"
+#include "backends/cpu/decode_keys.hpp"
 #include "backends/cpu/tile_kernels.hpp"
 #include "backends/cpu/vector.hpp"
 
@@ -55,22 +56,30 @@ struct Bf16Ops : Isa {
         return packed;
     }
 
-    static FLASHMLA_INLINE Uint<Ops> widen(const std::uint16_t* from) {
+    static FLASHMLA_INLINE Uint<Ops> widen(const char* from) {
         return __builtin_convertvector(load<Half<Ops>>(from), Uint<Ops>);
     }
 
-    static void load_keys(const TileShape& shape, const std::uint16_t* const* rows, int count, float* buffer) {
-        for (int k = 0; k < count; ++k) {
-            for (int d = 0; d < shape.d_qk; d += 2 * Isa::kLanes) {
-                store(buffer + k * kKeyStride + d / 2, load<F>(rows[k] + d));
-            }
+    // The bf16 codes of key k: copied, or decoded and rounded (which changes nothing when scales are powers of two).
+    static FLASHMLA_INLINE void store_codes(const TileShape& shape, const KeyRows& rows, int k, char* to) {
+        if (shape.format == CacheFormat::kBFloat16) {
+            for (int d = 0; d < shape.d_qk; d += 2 * Isa::kLanes) store(to + 2 * d, load<F>(rows.values[k] + 2 * d));
+            return;
         }
+        decode_key<Ops>(shape, rows, k, [to](int d, F values) FLASHMLA_INLINE_LAMBDA {
+            store(to + 2 * d, __builtin_convertvector(round_to_bf16<Ops>(values), Half<Ops>));
+        });
+    }
+
+    static void load_keys(const TileShape& shape, const KeyRows& rows, int count, float* buffer) {
+        const auto codes = [buffer](int k) { return reinterpret_cast<char*>(buffer + k * kKeyStride); };
+        for (int k = 0; k < count; ++k) store_codes(shape, rows, k, codes(k));
         float* values = buffer + kKeyFloats;
         for (int k = 0; k < count; k += 2) {
             const bool pair = k + 1 < count;  // an odd last key is paired with zeros
             for (int d = 0; d < shape.d_v; d += Isa::kLanes) {
-                const Uint<Ops> high = pair ? widen(rows[k + 1] + d) : Uint<Ops>{};
-                store(values + k / 2 * kValueStride + d, widen(rows[k] + d) | high << 16);
+                const Uint<Ops> high = pair ? widen(codes(k + 1) + 2 * d) : Uint<Ops>{};
+                store(values + k / 2 * kValueStride + d, widen(codes(k) + 2 * d) | high << 16);
             }
         }
     }

@@ -2,12 +2,13 @@
 #pragma once
 
 #include "backends/cpu/config.hpp"
+#include "backends/cpu/decode_keys.hpp"
 #include "backends/cpu/tile_kernels.hpp"
 #include "backends/cpu/vector.hpp"
 
 namespace flashmla::backends::cpu {
 
-// Isa: kLanes, decode_fp16(const uint16_t*), encode_fp16(Float), multiply_add_f32(a, b, c).
+// Isa: kLanes, decode_fp16(from), decode_e4m3(from), encode_fp16(Float), multiply_add_f32(a, b, c).
 template <class Isa>
 struct Fp32Ops : Isa {
     using Ops = Fp32Ops;
@@ -35,14 +36,10 @@ struct Fp32Ops : Isa {
     static FLASHMLA_INLINE float value(const float* keys, int key, int dim) { return keys[key * kKeyStride + dim]; }
     static FLASHMLA_INLINE const float* pack_weights(const float* weights, int, int, float*) { return weights; }
 
-    static void load_keys(const TileShape& shape, const std::uint16_t* const* rows, int count, float* buffer) {
+    static void load_keys(const TileShape& shape, const KeyRows& rows, int count, float* buffer) {
         for (int k = 0; k < count; ++k) {
             float* to = buffer + k * kKeyStride;
-            if (shape.dtype == DType::kBFloat16) {
-                for (int d = 0; d < shape.d_qk; d += Isa::kLanes) store(to + d, decode_bf16<Ops>(rows[k] + d));
-            } else {
-                for (int d = 0; d < shape.d_qk; d += Isa::kLanes) store(to + d, Isa::decode_fp16(rows[k] + d));
-            }
+            decode_key<Ops>(shape, rows, k, [to](int d, F values) FLASHMLA_INLINE_LAMBDA { store(to + d, values); });
         }
     }
 };

@@ -58,13 +58,14 @@ void fold(const TileShape& shape, const Partial& into, const Partial& from) {
 }
 
 template <class Ops>
-void store_rows(const TileShape& shape, const Partial& partial, const int* visible, std::uint16_t* const* out_rows) {
+void store_rows(const TileShape& shape, const Partial& partial, const int* visible, const float* factors,
+                std::uint16_t* const* out_rows) {
     constexpr int kLanes = Ops::kLanes;
     for_each_panel<Ops>(shape.rows, [&]<int kVectors>(int first_row) {
         for (int j = 0; j < kVectors; ++j) {
             const int row = first_row + j * kLanes;
             const int count = shape.rows - row < kLanes ? shape.rows - row : kLanes;
-            const Float<Ops> inverse = splat<Ops>(1.0f) / load<Float<Ops>>(partial.sum + row);
+            const Float<Ops> inverse = load<Float<Ops>>(factors + row) / load<Float<Ops>>(partial.sum + row);
             const Int<Ops> seen = load<Int<Ops>>(visible + row);
             const float* out = partial.out + static_cast<std::ptrdiff_t>(first_row) * shape.d_v + j * kLanes;
             for (int dim = 0; dim < shape.d_v; dim += kLanes) {

@@ -7,7 +7,9 @@
 
 #include <cstdint>
 
+#include "backends/cpu/config.hpp"
 #include "core/cpu_isa.hpp"
+#include "flashmla/cache_format.hpp"
 #include "flashmla/types.hpp"
 
 namespace flashmla::backends::cpu {
@@ -15,7 +17,8 @@ namespace flashmla::backends::cpu {
 struct TileShape {
     int d_qk = 0;
     int d_v = 0;
-    DType dtype = DType::kBFloat16;
+    DType dtype = DType::kBFloat16;               // of the queries and the result
+    CacheFormat format = CacheFormat::kBFloat16;  // of the keys
     float scale_log2 = 0;  // |softmax_scale| * log2(e): weights are 2^(scale_log2 * (score - max)), scores unscaled
     bool negate_queries = false;  // the sign of softmax_scale
     int rows = 0;                 // rows of the tile that exist; buffers hold whole vectors of rows
@@ -28,6 +31,13 @@ struct Partial {
     float* sum = nullptr;  // [rows] sum of the weights
 };
 
+// Where the records of a tile's keys lie (core/kv_record.hpp).
+struct KeyRows {
+    const std::uint8_t* values[kKeyTile];
+    const std::uint8_t* scales[kKeyTile];
+    const std::uint8_t* rope[kKeyTile];
+};
+
 struct AttendArgs {
     const float* queries = nullptr;  // from pack_queries
     const float* keys = nullptr;     // from load_keys
@@ -37,7 +47,7 @@ struct AttendArgs {
     float* scratch = nullptr;  // kScratchFloats
     Partial partial;           // updated
     // The key rows that load_keys gets next: fetched into the cache on the way.
-    const std::uint16_t* const* next_rows = nullptr;
+    const std::uint8_t* const* next_rows = nullptr;
     int next_count = 0;
 };
 
@@ -49,12 +59,13 @@ struct TileKernels {
     int lanes = 0;
     int panel_rows = 0;
     void (*pack_queries)(const TileShape&, const std::uint16_t* const* rows, float* packed) = nullptr;
-    void (*load_keys)(const TileShape&, const std::uint16_t* const* rows, int count, float* buffer) = nullptr;
+    void (*load_keys)(const TileShape&, const KeyRows& rows, int count, float* buffer) = nullptr;
     void (*attend)(const TileShape&, const AttendArgs&) = nullptr;
     // into = into merged with from.
     void (*fold)(const TileShape&, const Partial& into, const Partial& from) = nullptr;
-    // Normalises and rounds; rows with visible[r] == 0 become zeros.
-    void (*store)(const TileShape&, const Partial&, const int* visible, std::uint16_t* const* out_rows) = nullptr;
+    // Normalises, multiplies by factors[r] and rounds; rows with visible[r] == 0 become zeros.
+    void (*store)(const TileShape&, const Partial&, const int* visible, const float* factors,
+                  std::uint16_t* const* out_rows) = nullptr;
     // row_ops.hpp: bf16, fp16 and fp32 rows of any length; the fp32 side holds whole vectors.
     void (*add_weighted_row)(DType, const void* row, std::int64_t count, float weight, float* sums) = nullptr;
     void (*store_scaled_row)(DType, const float* sums, std::int64_t count, float factor, void* row) = nullptr;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #define FLASHMLA_INLINE inline __attribute__((always_inline))
+#define FLASHMLA_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace flashmla::backends::cpu {
 
@@ -48,7 +49,7 @@ FLASHMLA_INLINE Float<Ops> splat(float value) {
 }
 
 template <class Ops>
-FLASHMLA_INLINE Float<Ops> decode_bf16(const std::uint16_t* from) {
+FLASHMLA_INLINE Float<Ops> decode_bf16(const void* from) {
     return reinterpret_cast<Float<Ops>>(__builtin_convertvector(load<Half<Ops>>(from), Uint<Ops>) << 16);
 }
 

@@ -4,11 +4,11 @@
 
 namespace flashmla::backends::cpu {
 
-int task_length(const core::DecodeCall& call, int request) {
-    const DecodeShape& shape = call.plan->shape;
+int task_length(const LatentCall& call, int request) {
+    const DecodeShape& shape = call.shape;
     const int capacity = core::key_capacity(shape);
     int length = core::request_length(call.lengths, call.lengths_are_cumulative, capacity, request);
-    if constexpr (core::planted(core::PlantedFault::kTailNotMasked)) {
+    if (core::planted(core::PlantedFault::kTailNotMasked)) {
         // The rest of the last page; further on lie pages that may not exist.
         const std::int64_t pages = core::ceil_div<std::int64_t>(length, shape.page_size);
         length = static_cast<int>(core::min_of<std::int64_t>(pages * shape.page_size, capacity));
@@ -16,22 +16,24 @@ int task_length(const core::DecodeCall& call, int request) {
     return length;
 }
 
-int tile_keys(const core::DecodeCall& call, const core::RowTiling& tiling, int length, int row_tile) {
-    return core::visible_keys(length, tiling.s_q, tiling.end_token(row_tile) - 1, call.plan->shape.causal);
+int tile_keys(const LatentCall& call, const core::RowTiling& tiling, const Task& task) {
+    const int row_tile = task.unit % tiling.tiles;
+    if (call.sparse()) return call.list_entries(task.request, tiling.first_token(row_tile));
+    return core::visible_keys(task.length, tiling.s_q, tiling.end_token(row_tile) - 1, call.shape.causal);
 }
 
-WorkQueue::WorkQueue(const core::DecodeCall& call, const core::RowTiling& tiling, int threads)
+WorkQueue::WorkQueue(const LatentCall& call, const core::RowTiling& tiling, int threads)
     : call_(call),
       tiling_(tiling),
       num_slots_(slot_count(threads)),
-      units_(tiling.tiles * static_cast<int>(call.plan->shape.h_kv)),
+      units_(tiling.tiles * static_cast<int>(call.shape.h_kv)),
       free_(num_slots_) {
-    if (call_.plan->shape.b > 0) enter_unit();
+    if (call_.shape.b > 0) enter_unit();
 }
 
 void WorkQueue::enter_unit() {
-    if (next_.unit == 0) next_.length = task_length(call_, next_.request);
-    const int keys = tile_keys(call_, tiling_, next_.length, next_.unit % tiling_.tiles);
+    if (next_.unit == 0 && !call_.sparse()) next_.length = task_length(call_, next_.request);
+    const int keys = tile_keys(call_, tiling_, next_);
     next_.chunk = 0;
     // A unit without keys is a task too: its rows are written as zeros.
     next_.chunks = core::max_of(1, keys / kChunkTokens + (keys % kChunkTokens != 0));
@@ -39,8 +41,8 @@ void WorkQueue::enter_unit() {
 
 bool WorkQueue::take(Task& task) {
     std::unique_lock lock(mutex_);
-    slot_freed_.wait(lock, [this] { return free_ > 0 || next_.request >= call_.plan->shape.b; });
-    if (next_.request >= call_.plan->shape.b) return false;
+    slot_freed_.wait(lock, [this] { return free_ > 0 || next_.request >= call_.shape.b; });
+    if (next_.request >= call_.shape.b) return false;
     int slot = 0;
     while (slots_[slot].state != State::kFree) ++slot;
     --free_;
@@ -52,7 +54,7 @@ bool WorkQueue::take(Task& task) {
             next_.unit = 0;
             ++next_.request;
         }
-        if (next_.request < call_.plan->shape.b) {
+        if (next_.request < call_.shape.b) {
             enter_unit();
         } else {
             slot_freed_.notify_all();  // threads that wait for a slot have nothing left to wait for

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "backends/cpu/config.hpp"
+#include "backends/cpu/latent_call.hpp"
 #include "core/causal.hpp"
 #include "core/problem.hpp"
 #include "core/row_tiling.hpp"
@@ -21,7 +22,7 @@ namespace flashmla::backends::cpu {
 
 struct Task {
     int request = 0;
-    int length = 0;  // keys of the request
+    int length = 0;  // keys of the request; dense
     int unit = 0;
     int chunk = 0;
     int chunks = 1;  // of the unit
@@ -31,13 +32,13 @@ struct Task {
 // Slots for a number of threads: one a thread to work in, and as many again (up to a bound) to park and accumulate in.
 constexpr int slot_count(int threads) { return threads + core::min_of(threads, 16); }
 
-// Keys of a request, and keys that any row of a row tile sees.
-int task_length(const core::DecodeCall& call, int request);
-int tile_keys(const core::DecodeCall& call, const core::RowTiling& tiling, int length, int row_tile);
+// Keys of a request in a dense call, and keys (sparse: list entries) that any row of a task's row tile sees.
+int task_length(const LatentCall& call, int request);
+int tile_keys(const LatentCall& call, const core::RowTiling& tiling, const Task& task);
 
 class WorkQueue {
 public:
-    WorkQueue(const core::DecodeCall& call, const core::RowTiling& tiling, int threads);
+    WorkQueue(const LatentCall& call, const core::RowTiling& tiling, int threads);
 
     // The next task with a slot for it; false when there is none left.
     bool take(Task& task);
@@ -82,7 +83,7 @@ private:
     void free_slot(int slot);
     int index(const Slot* slot) const { return static_cast<int>(slot - slots_.data()); }
 
-    const core::DecodeCall& call_;
+    const LatentCall& call_;
     const core::RowTiling& tiling_;
     int num_slots_;
     int units_;  // a request

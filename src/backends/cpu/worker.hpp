@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "backends/cpu/key_walk.hpp"
 #include "backends/cpu/tile_kernels.hpp"
 #include "backends/cpu/work_queue.hpp"
 
@@ -12,8 +13,8 @@ namespace flashmla::backends::cpu {
 // The workspace cut into buffers: one set a thread, then the slots.
 class Buffers {
 public:
-    Buffers(const DecodeShape& shape, int threads, void* workspace)
-        : d_qk_(shape.d_qk), d_v_(shape.d_v), threads_(threads), base_(static_cast<float*>(workspace)) {}
+    Buffers(std::int64_t d_qk, std::int64_t d_v, int threads, void* workspace)
+        : d_qk_(d_qk), d_v_(d_v), threads_(threads), base_(static_cast<float*>(workspace)) {}
 
     std::size_t total_bytes() const {
         return sizeof(float) *
@@ -38,8 +39,8 @@ private:
 
 class Worker {
 public:
-    Worker(const core::DecodeCall& call, const core::RowTiling& tiling, const TileKernels& kernels,
-           const Buffers& buffers, WorkQueue& queue, int thread)
+    Worker(const LatentCall& call, const core::RowTiling& tiling, const TileKernels& kernels, const Buffers& buffers,
+           WorkQueue& queue, int thread)
         : call_(call), tiling_(tiling), kernels_(kernels), buffers_(buffers), queue_(queue), thread_(thread) {}
 
     // Works until the queue is empty.
@@ -47,11 +48,11 @@ public:
 
 private:
     void enter(const Task& task);
-    void find_keys(const Task& task, int first_key, int count, const std::uint16_t** rows) const;
+    void pack_queries(const Task& task) const;
     void attend_chunk(const Task& task) const;
-    void write(const Task& task, const Partial& result) const;
+    void write(const Task& task, const Partial& result);
 
-    const core::DecodeCall& call_;
+    const LatentCall& call_;
     const core::RowTiling& tiling_;
     const TileKernels& kernels_;
     const Buffers& buffers_;
@@ -63,10 +64,12 @@ private:
     int first_token_ = 0;
     int first_head_ = 0;  // among all query heads
     int tile_heads_ = 1;
-    int visible_[kRowTile] = {};  // keys that each row sees
+    int visible_[kRowTile] = {};  // keys that each row sees; sparse: list entries
+    float scale_ = 0;             // of q . k: softmax_scale and what the codes are worth
+    float value_scale_ = 1;       // of the result: what the codes are worth
 };
 
 // Runs a call with the functions of one instruction set, on as many threads as pay, at most the plan's.
-void run_threads(const core::DecodeCall& call, const TileKernels& kernels);
+void run_threads(const LatentCall& call, const TileKernels& kernels);
 
 }  // namespace flashmla::backends::cpu

@@ -106,6 +106,28 @@ TEST(Select, BatchSizeNeverChangesTheKernelOrItsWorkers) {
     }
 }
 
+TEST(Select, ACacheFormatASinkAndIndicesDecideTheKernel) {
+    DecodeShape shape = deepseek();
+    shape.attn_sink = true;
+    EXPECT_EQ(plan_decode(shape, h200()).status().message(), "sm90_decode_dense: attn_sink: got one, wanted none");
+    EXPECT_EQ(planned(shape, cpu()).kernel, "cpu_decode_dense");
+    shape = deepseek();
+    shape.format = CacheFormat::kFp8_656;
+    EXPECT_EQ(plan_decode(shape, h200()).status().message(),
+              "sm90_decode_dense: cache format: got fp8_656, wanted bf16 or fp16");
+    EXPECT_EQ(planned(shape, cpu()).kernel, "cpu_decode_dense");
+    shape.max_pages = 0;
+    shape.topk = 2048;
+    EXPECT_EQ(plan_decode(shape, h200()).status().code(), StatusCode::kUnsupported);
+    EXPECT_EQ(planned(shape, cpu()).kernel, "cpu_decode_sparse");
+    shape.dtype = DType::kFloat8E4m3;
+    EXPECT_EQ(plan_decode(shape, cpu()).status().code(), StatusCode::kInvalidArgument);
+    shape.format = CacheFormat::kFp8Flat;
+    EXPECT_EQ(planned(shape, cpu()).kernel, "cpu_decode_sparse");
+    shape.causal = true;
+    EXPECT_EQ(plan_decode(shape, cpu()).status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST(Select, TheCpuTakesEveryShapeOfTheContract) {
     for (const HeadDims dims : {HeadDims{576, 512}, HeadDims{512, 512}, HeadDims{320, 256}}) {
         for (const std::int64_t page_size : {1, 2, 61, 64, 576}) {
@@ -189,7 +211,7 @@ TEST(Select, RefusalsNameWhatWasGotAndWhatIsWanted) {
         {"forced kernel on the wrong device", deepseek(), cpu(), forced("sm90_decode_dense"), StatusCode::kUnsupported,
          "sm90_decode_dense: runs on a CUDA device only, the device is the CPU"},
         {"unknown kernel", deepseek(), cpu(), forced("nope"), StatusCode::kInvalidArgument,
-         "kernel: got 'nope', wanted one of sm90_decode_dense, cpu_decode_dense"},
+         "kernel: got 'nope', wanted one of sm90_decode_dense, cpu_decode_dense, cpu_decode_sparse"},
         {"negative workers", deepseek(), cpu(), workers(-1), StatusCode::kInvalidArgument, "num_workers: got -1"},
         {"too many workers", deepseek(), cpu(), workers(1 << 30), StatusCode::kInvalidArgument,
          "num_workers: got 1073741824"},
