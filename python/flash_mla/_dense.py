@@ -15,7 +15,7 @@ except ImportError:
 
 _decode = _core.decode
 _FLOAT32 = torch.float32
-_current_device = getattr(torch._C, "_cuda_getDevice", None)
+_current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
 # torch 2.10 and newer let the binding read a tensor in place, and ask for the current stream and for scratch memory.
 _CAN_DESCRIBE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
@@ -93,10 +93,12 @@ def traced_decode(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return out, torch.ops.flash_mla.dense_decode_out(*inputs, out)
 
 
-def _complain(q: Any, k_cache: Any, block_table: Any, cache_seqlens: Any, head_dim_v: int) -> None:
+def _complain(
+    q: Any, k_cache: Any, block_table: Any, cache_seqlens: Any, head_dim_v: int, extras: Any = None
+) -> None:
     """Shapes from which no outputs can be made: the library says what is wrong with them."""
     _core.decode_workspace_bytes(
-        q, k_cache, block_table, cache_seqlens, None, None, None, head_dim_v, None, False, False, "", 0
+        q, k_cache, block_table, cache_seqlens, None, None, None, head_dim_v, None, False, False, "", 0, extras
     )
     raise AssertionError("the library accepted a shape without outputs")
 

@@ -144,11 +144,16 @@ def check_tables(metadata: Any, num_splits: Any) -> None:
             raise ValueError(f"{name}: got {_kind(value)}, wanted int32")
 
 
-def check_use(metadata: FlashMLASchedMeta, q: torch.Tensor, k_cache: torch.Tensor, causal: bool) -> Any:
-    """Refuses an object that another kind of call has filled. Returns what mark_used wants; None for malformed tensors."""
+def check_use(
+    metadata: FlashMLASchedMeta, q: torch.Tensor, k_cache: torch.Tensor, causal: bool, *modes: Any
+) -> Any:
+    """Refuses an object that another kind of call has filled. Returns what mark_used wants; None for malformed tensors.
+
+    `modes` are is_fp8_kvcache, topk, extra_page_block_size and extra_topk of a call that is more than dense decode.
+    """
     try:
         cache_shape = k_cache.shape
-        use = q.shape, cache_shape[1], cache_shape[2], causal
+        use = q.shape, cache_shape[1], cache_shape[2], causal, *modes
     except (AttributeError, IndexError):
         return None  # the operation itself names what is wrong
     known = metadata.config
@@ -177,8 +182,8 @@ def mark_used(metadata: FlashMLASchedMeta, use: Any, device: torch.device) -> No
 
 
 def _config(use: Any) -> Config:
-    (b, s_q, h_q, _), page_block_size, h_k, causal = use
-    return Config(b, s_q, h_q, page_block_size, h_k, bool(causal), False)
+    (b, s_q, h_q, _), page_block_size, h_k, causal, *modes = use
+    return Config(b, s_q, h_q, page_block_size, h_k, bool(causal), *(modes or [False]))
 
 
 def _kind(tensor: torch.Tensor) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NoReturn
 
-_AVAILABLE = "this build of flashmla has dense decode for bfloat16 and float16 caches (flash_mla_with_kvcache)"
+_AVAILABLE = "this build of flashmla has decode (flash_mla_with_kvcache, flash_mla_with_kvcache_fp8)"
 
 
 def enabled_by_environment() -> bool:

@@ -46,8 +46,8 @@ class Expected:
         return Expected(self.out[:, :, which], self.lse[:, which], self.out_bound[:, :, which], self.lse_bound[:, which])
 
 
-def decode(q, k_cache, block_table, lengths, *, d_v=512, softmax_scale=None, causal=False, rounding=Rounding()):
-    """The exact result for NumPy inputs of any float type, never touching a key that no row sees."""
+def decode(q, k_cache, block_table, lengths, *, d_v=512, softmax_scale=None, causal=False, dtype=None, rounding=Rounding()):
+    """The exact result for NumPy inputs of any float type, never touching a key that no row sees; out is stored as `dtype`, or q's."""
     b, s_q, h_q, d_qk = q.shape
     page_size, h_kv = k_cache.shape[1:3]
     scale = d_qk**-0.5 if softmax_scale is None else softmax_scale
@@ -72,7 +72,7 @@ def decode(q, k_cache, block_table, lengths, *, d_v=512, softmax_scale=None, cau
             rows = q[request, seen, heads].astype(np.float64).reshape(-1, d_qk)
             heads_keys = keys[:, kv_head]
             results = attend(
-                rows, heads_keys, heads_keys[:, :d_v], np.repeat(visible[seen], group)[:, None], scale, q.dtype.name, rounding
+                rows, heads_keys, heads_keys[:, :d_v], np.repeat(visible[seen], group)[:, None], scale, dtype or q.dtype.name, rounding
             )
             for name, values in zip(("out", "lse", "out_bound", "lse_bound"), results, strict=True):
                 values = values.reshape(len(seen), group, *values.shape[1:])

@@ -37,6 +37,14 @@ def require(device):
         pytest.skip("no CUDA device")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def one_torch_thread():
+    """torch's own work here is small, and its waiting threads take the processors from the library's on a busy machine."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(autouse=True)
 def default_switches():
     import flash_mla

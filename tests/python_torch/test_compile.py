@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sparse_cases import SparseCase
 from torch_cases import TorchCase, bits
 
 import flash_mla
@@ -138,3 +139,72 @@ def test_parameters_are_tensors_too(device):
     wanted, _ = case.run()
     case.q = torch.nn.Parameter(case.q)
     assert bits(case.run()[0]) == bits(wanted)
+
+
+# ---- the other operators, on CPU tensors
+
+
+def assert_same(got, wanted):
+    assert [bits(x) for x in got] == [bits(x) for x in wanted]
+
+
+@pytest.mark.parametrize("format", ["bf16", "fp8_656", "fp8_584"])
+@pytest.mark.parametrize("with_out", [False, True])
+def test_modes_fullgraph(format, with_out):
+    case = SparseCase(format, s_q=2, topk_length=[3, 70, 0], sink=[0.5] * 16, extra={})
+    wanted = case.run()
+    out = torch.zeros(3, 2, 16, 512, dtype=case.q.dtype) if with_out else None
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def step(q, k_cache, out, more):
+        metadata, _ = flash_mla.get_mla_metadata()
+        got, lse = flash_mla.flash_mla_with_kvcache(
+            q * 1, k_cache, None, None, 512, metadata, is_fp8_kvcache=case.is_fp8, out=out, **more
+        )
+        return got + 0, lse
+
+    assert_same(step(case.q, case.k_cache, out, case.more), wanted)
+    assert out is None or bits(out) == bits(wanted[0])
+
+
+def test_flat_fp8_fullgraph():
+    case = TorchCase([70, 5, 0], "cpu", causal=True)
+    q, cache = case.q.to(torch.float8_e4m3fn), case.k_cache.to(torch.float8_e4m3fn)
+    scale = torch.tensor([0.5])
+
+    def step(q, cache, table, lengths, scale):
+        metadata = flash_mla.get_mla_metadata_dense_fp8(lengths, 16, 1)
+        return flash_mla.flash_mla_with_kvcache_fp8(q, cache, table, lengths, 512, *metadata, None, True, scale, scale)
+
+    arguments = q, cache, case.block_table, case.cache_seqlens, scale
+    assert_same(torch.compile(step, fullgraph=True, backend="aot_eager")(*arguments), step(*arguments))
+
+
+def test_other_operators():
+    """torch's own checks: schema, fake functions, autograd registration, tracing with dynamic shapes."""
+    ops = torch.ops.flash_mla
+    checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic", "test_autograd_registration")
+    case = SparseCase("fp8_656", b=2, h_q=4)
+    decode = case.q, case.k_cache, None, None, 512, None, False, False, case.more["indices"], *[None] * 7
+    torch.library.opcheck(ops.decode.default, decode, test_utils=checks)
+    out = torch.zeros(2, 1, 4, 512, dtype=torch.bfloat16)
+    torch.library.opcheck(ops.decode_out.default, (*decode, out), test_utils=checks)
+
+
+def test_fake_tensors_of_modes():
+    from torch._subclasses import FakeTensorMode
+
+    sparse = SparseCase("fp8_656")
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = mode.from_tensor
+        out, lse = flash_mla.flash_mla_with_kvcache(
+            fake(sparse.q),
+            fake(sparse.k_cache),
+            None,
+            None,
+            512,
+            flash_mla.get_mla_metadata()[0],
+            is_fp8_kvcache=True,
+            indices=fake(sparse.more["indices"]),
+        )
+        assert out.shape == (3, 1, 16, 512) and lse.shape == (3, 16, 1) and lse.dtype == torch.float32
