@@ -19,7 +19,8 @@ class _Plan:
     def workspace_bytes(self) -> int:
         """Scratch memory that a run needs; 0 is possible."""
     @property
-    def batch_invariant(self) -> bool: ...
+    def batch_invariant(self) -> bool:
+        """Whether a request's bits depend on that request alone."""
     @property
     def device(self) -> dict[str, Any]:
         """The device planned for, with the keys of `flashmla.info()["devices"]`."""

@@ -35,14 +35,20 @@ class FlashMLADecodingSimulator:
         self.num_threads = integer("num_threads", num_threads)
 
     def simulate_decoding_step(self, batch_size: int, context_len: int) -> dict[str, Any]:
-        """Runs `batch_size` requests with `context_len` cached tokens each, both ways, and compares.
+        """Runs one decode step both ways, expanding keys and values and absorbing the projections, and compares.
 
-        Returns a dictionary: batch_size, context_len, total_tokens_evaluated; mha_memory_mb and flashmla_memory_mb, the MiB
-        read by full multi-head attention (2 * heads * head_dim 16-bit values a token) and by the latent form (latent + rope);
-        memory_reduction_ratio; numerical_max_error, the largest difference of an output element between expanding keys and
-        values and absorbing the projections; mathematical_parity, whether that is below 1e-5.
+        Arguments:
+            batch_size: requests.
+            context_len: cached tokens of each.
 
-        Raises ValueError for sizes that make no sense.
+        Returns:
+            A dictionary: batch_size, context_len, total_tokens_evaluated; mha_memory_mb and flashmla_memory_mb, the MiB read by
+            full multi-head attention (2 * heads * head_dim 16-bit values a token) and by the latent form (latent + rope);
+            memory_reduction_ratio; numerical_max_error, the largest difference of an output element between the two ways;
+            mathematical_parity, whether that is below 1e-5.
+
+        Raises:
+            ValueError: sizes that make no sense.
         """
         return _core.simulate_decoding_step(
             self.num_heads,

@@ -22,17 +22,6 @@ namespace nb = nanobind;
 namespace flashmla::python {
 namespace {
 
-// "cpu", "cuda", "cuda:1", or the name of a reference description ("h200") to plan for hardware that is not here.
-DeviceInfo find_device(const std::string& name) {
-    if (name == "cpu") return value_or_raise(query_device({.type = DeviceType::kCpu, .index = 0}));
-    if (name == "cuda") return value_or_raise(query_device({.type = DeviceType::kCuda, .index = 0}));
-    if (name.starts_with("cuda:") && name.size() > 5 && name.size() < 10 &&
-        name.find_first_not_of("0123456789", 5) == std::string::npos) {
-        return value_or_raise(query_device({.type = DeviceType::kCuda, .index = std::stoi(name.substr(5))}));
-    }
-    return value_or_raise(named_device(name));
-}
-
 nb::dict device_dict(const DeviceInfo& info) {
     nb::dict result;
     result["name"] = info.name;
@@ -106,28 +95,36 @@ PrefillPlan plan_prefill(const std::string& operation, const nb::dict& sizes, co
 
 // What the two kinds of plan show alike.
 template <class Plan>
-void bind_plan_class(nb::module_& module, const char* class_name) {
-    nb::class_<Plan>(module, class_name)
-        .def_ro("kernel", &Plan::kernel)
-        .def_ro("reason", &Plan::reason)
-        .def_prop_ro("verdicts",
-                     [](const Plan& self) {
-                         std::vector<std::tuple<std::string, bool, std::string>> rows;
-                         for (const KernelVerdict& verdict : self.verdicts)
-                             rows.emplace_back(verdict.kernel, verdict.chosen, verdict.reason);
-                         return rows;
-                     })
-        .def_ro("num_workers", &Plan::num_workers)
-        .def_ro("workspace_bytes", &Plan::workspace_bytes)
-        .def_prop_ro("batch_invariant", [](const Plan& self) { return self.options.batch_invariant; })
-        .def_prop_ro("device", [](const Plan& self) { return device_dict(self.device); });
+void bind_plan_class(nb::module_& module, const char* class_name, const char* what) {
+    nb::class_<Plan>(module, class_name, what)
+        .def_ro("kernel", &Plan::kernel, "Catalogue name of the kernel.")
+        .def_ro("reason", &Plan::reason, "Why this kernel, in one sentence.")
+        .def_prop_ro(
+            "verdicts",
+            [](const Plan& self) {
+                std::vector<std::tuple<std::string, bool, std::string>> rows;
+                for (const KernelVerdict& verdict : self.verdicts)
+                    rows.emplace_back(verdict.kernel, verdict.chosen, verdict.reason);
+                return rows;
+            },
+            "Every kernel of the operation: name, whether it was chosen, and why or why not.")
+        .def_ro("num_workers", &Plan::num_workers, "Threads on a CPU, thread block clusters on a GPU.")
+        .def_ro("workspace_bytes", &Plan::workspace_bytes, "Scratch memory that a run needs; 0 is possible.")
+        .def_prop_ro(
+            "batch_invariant", [](const Plan& self) { return self.options.batch_invariant; },
+            "Whether a request's bits depend on that request alone.")
+        .def_prop_ro(
+            "device", [](const Plan& self) { return device_dict(self.device); },
+            "The device planned for, with the keys of flashmla.info()['devices'].");
 }
 
 }  // namespace
 
 void bind_plan(nb::module_& module) {
-    bind_plan_class<DecodePlan>(module, "DecodePlan");
-    bind_plan_class<PrefillPlan>(module, "PrefillPlan");
+    bind_plan_class<DecodePlan>(module, "DecodePlan",
+                                "How decode would run a shape: immutable, made by flashmla.plan.");
+    bind_plan_class<PrefillPlan>(
+        module, "PrefillPlan", "How a prefill operation would run a shape: immutable, made by flashmla.plan_prefill.");
     module.def("plan", &plan, nb::arg("sizes"), nb::arg("dtype"), nb::arg("format"), nb::arg("causal"),
                nb::arg("attn_sink"), nb::arg("device"), nb::arg("options"));
     module.def("plan_prefill", &plan_prefill, nb::arg("operation"), nb::arg("sizes"), nb::arg("dtype"),

@@ -8,8 +8,10 @@
 #include <string>
 
 #include "flashmla/cache_format.hpp"
+#include "flashmla/device.hpp"
 #include "flashmla/plan.hpp"
 #include "flashmla/types.hpp"
+#include "raise.hpp"
 
 namespace flashmla::python {
 
@@ -37,6 +39,17 @@ inline constexpr Operation kAllOperations[] = {
 
 inline Operation find_operation(const std::string& word) {
     return find_word<Operation>("operation", word, kAllOperations);
+}
+
+// "cpu", "cuda", "cuda:1", or the name of a reference description ("h200") to plan for hardware that is not here.
+inline DeviceInfo find_device(const std::string& name) {
+    if (name == "cpu") return value_or_raise(query_device({.type = DeviceType::kCpu, .index = 0}));
+    if (name == "cuda") return value_or_raise(query_device({.type = DeviceType::kCuda, .index = 0}));
+    if (name.starts_with("cuda:") && name.size() > 5 && name.size() < 10 &&
+        name.find_first_not_of("0123456789", 5) == std::string::npos) {
+        return value_or_raise(query_device({.type = DeviceType::kCuda, .index = std::stoi(name.substr(5))}));
+    }
+    return value_or_raise(named_device(name));
 }
 
 // A tuple (batch_invariant, kernel, num_workers).

@@ -40,18 +40,17 @@ def attend_token(rows, keys, d_v, scale, dtype, sink, rounding):
     visible = np.full((len(rows), 1), len(keys))
     out, lse, out_bound, lse_bound = attend(rows, keys, keys[:, :d_v], visible, scale, dtype, rounding)
     if sink is not None:
-        out, out_bound = apply_sink(out, lse, out_bound, lse_bound, np.asarray(sink, np.float64))
+        out, out_bound = apply_sink(out, lse, out_bound, lse_bound, np.asarray(sink, np.float64), UNDERFLOW[dtype])
     return Rows(out, lse, (scale * (rows @ keys.T)).max(axis=1), out_bound, lse_bound)
 
 
-def apply_sink(out, lse, out_bound, lse_bound, sink):
-    """out times exp(lse) / (exp(lse) + exp(sink)); sink is one a row."""
+def apply_sink(out, lse, out_bound, lse_bound, sink, underflow):
+    """out times exp(lse) / (exp(lse) + exp(sink)); sink is one a row. `underflow`: absolute error of storing a tiny result."""
     with np.errstate(over="ignore"):
         factor = 1 / (1 + np.exp(sink - lse))
-    error = np.expm1(lse_bound + 4 * EXP2_ERROR + 8 * FP32_UNIT * (np.abs(lse) + np.where(np.isfinite(sink), np.abs(sink), 0)))
-    # a factor below fp32's range is 0
-    bound = factor[:, None] * both(out_bound, 0) + np.abs(out) * (factor * error)[:, None] * 2 + 2.0**-126 * np.abs(out)
-    return out * factor[:, None], bound
+    sizes = np.abs(lse) + np.where(np.isfinite(sink), np.abs(sink), 0)
+    error = np.expm1(lse_bound + 4 * EXP2_ERROR + 8 * FP32_UNIT * sizes)
+    return out * factor[:, None], factor[:, None] * (out_bound + np.abs(out) * both(error, error)[:, None]) + underflow
 
 
 def sparse_decode(q, tokens, indices, *, topk_length=None, extra=None, d_v=512, softmax_scale=None, attn_sink=None, dtype=None,
@@ -126,16 +125,17 @@ def dense_prefill(q, k, v, cu_seqlens_q, cu_seqlens_kv, *, softmax_scale=None, c
 
 
 def dense_prefill_backward(dout, q, k, v, cu_seqlens_q, cu_seqlens_kv, *, softmax_scale=None, causal=False, dlse=None,
-                           unit=None):
-    """((dq, dk, dv), their error bounds).
+                           dtype=None):
+    """((dq, dk, dv), their error bounds) for a kernel that works in `dtype`, q's by default.
 
-    Roundings of relative size `unit` that a correct kernel may do: of the given out and of the weights, of the score gradients,
-    and of the results; fp32 sums are small beside them.
+    Relative roundings that a correct one may do: of the given out and of the weights, of the score gradients, and of the
+    results; fp32 sums are small beside them.
     """
     h_q, d_qk = q.shape[1:]
     group = h_q // k.shape[1]
     scale = d_qk**-0.5 if softmax_scale is None else softmax_scale
-    unit = UNIT_ROUNDOFF[q.dtype.name] if unit is None else unit
+    dtype = dtype or q.dtype.name
+    unit = UNIT_ROUNDOFF[dtype]
     gradients = [np.zeros(x.shape) for x in (q, k, v)]
     sizes = [np.zeros(x.shape) for x in (q, k, v)]
     for queries, keys in requests(cu_seqlens_q, cu_seqlens_kv):
@@ -163,7 +163,7 @@ def dense_prefill_backward(dout, q, k, v, cu_seqlens_q, cu_seqlens_kv, *, softma
                 where = (queries, head) if i == 0 else (keys, head // group)
                 gradients[i][where] += part
                 sizes[i][where] += part_size
-    tiny = UNDERFLOW[q.dtype.name]
+    tiny = UNDERFLOW[dtype]
     bounds = [4 * unit * s + unit * np.abs(g) + tiny for g, s in zip(gradients, sizes, strict=True)]
     return gradients, bounds
 
