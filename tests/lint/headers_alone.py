@@ -1,4 +1,4 @@
-"""Every public header compiles alone: .hpp as C++20, .h as C99 and as C++20."""
+"""Every public header compiles alone: .hpp as C++20, .h as C99, C11, C++11 and C++20."""
 
 import pathlib
 import subprocess
@@ -20,10 +20,11 @@ def compiles(command, header):
 
 def main():
     cxx = ["g++", "-std=c++20", "-x", "c++"]
-    c99 = ["gcc", "-std=c99", "-pedantic", "-x", "c"]
+    c_callers = [["gcc", "-std=c99", "-pedantic", "-x", "c"], ["gcc", "-std=c11", "-pedantic", "-x", "c"],
+                 ["g++", "-std=c++11", "-pedantic", "-x", "c++"]]
     headers = sorted(p for p in INCLUDE.rglob("*") if p.suffix in (".h", ".hpp"))
     results = [compiles(cxx, header) for header in headers]
-    results += [compiles(c99, header) for header in headers if header.suffix == ".h"]
+    results += [compiles(caller, header) for caller in c_callers for header in headers if header.suffix == ".h"]
     print(f"headers alone: {sum(results)} passed, {len(results) - sum(results)} failed")
     return not all(results)
 

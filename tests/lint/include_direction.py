@@ -30,6 +30,7 @@ ALLOWED = {
     "cli": ["flashmla/*", "cli/*", "bench/*", "reference/*", "core/random.hpp", "core/float_formats.hpp"],
     "bench": ["flashmla/*", "bench/*", "reference/*", "core/random.hpp"],
     "python": ["flashmla/*", "python/*"],
+    "fuzz": ["flashmla/*", "fuzz/*", "cli/tensor_file/*", "core/random.hpp"],
     "examples": ["flashmla/*"],
 }
 DEVICE_ROOMS = ("cli/device_buffers_cuda.cpp", "src/gpu", "src/backends", "src/combine", "src/device", "src/dispatch", "tests")
