@@ -17,8 +17,9 @@
 #include "core/random.hpp"
 #include "fuzz/input.hpp"
 
-// Present under the address sanitizer: called when it ends the program.
-extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
+// The sanitizers end in an abort, whose handler says which input it was.
+extern "C" const char* __asan_default_options() { return "abort_on_error=1"; }
+extern "C" const char* __ubsan_default_options() { return "abort_on_error=1:print_stacktrace=1"; }
 
 namespace {
 
@@ -105,11 +106,10 @@ void run_random() {
 
 int main(int argc, char** argv) {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
-    if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(say_which_input);
-    for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
-        // The sanitizers have handlers of their own for these and end in the callback.
-        if (signal == SIGABRT || __sanitizer_set_death_callback == nullptr) std::signal(signal, on_signal);
-    }
+    std::signal(SIGABRT, on_signal);
+#if !defined(__SANITIZE_ADDRESS__)  // which reports these itself
+    for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(signal, on_signal);
+#endif
     const bool files = !arguments.empty() && !arguments[0].starts_with("--");
     if (files) {
         run_files(arguments);
