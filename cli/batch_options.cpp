@@ -62,6 +62,10 @@ void add_length_options(CLI::App& command, BatchOptions& options) {
 void add_device_options(CLI::App& command, BatchOptions& options) {
     command.add_option("--device", options.device, "auto (a GPU when there is one), cpu, cuda or cuda:N")
         ->capture_default_str();
+    add_thread_option(command, options);
+}
+
+void add_thread_option(CLI::App& command, BatchOptions& options) {
     command.add_option("--threads", options.threads, "CPU threads; 0 = all this process may use")
         ->check(CLI::Range(0, 4096))
         ->capture_default_str();

@@ -41,7 +41,8 @@ struct BatchOptions {
 
 void add_shape_options(CLI::App& command, BatchOptions& options);
 void add_length_options(CLI::App& command, BatchOptions& options);
-void add_device_options(CLI::App& command, BatchOptions& options);
+void add_device_options(CLI::App& command, BatchOptions& options);  // --threads among them
+void add_thread_option(CLI::App& command, BatchOptions& options);
 
 // Lengths from --lengths, --lengths-file or --trace (at most one of them), else `otherwise`.
 bench::Lengths chosen_lengths(const BatchOptions& options, const std::string& otherwise);

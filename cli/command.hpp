@@ -25,6 +25,7 @@ void add_info(CLI::App& app, Selected& selected);
 void add_plan(CLI::App& app, Selected& selected);
 void add_verify(CLI::App& app, Selected& selected);
 void add_bench(CLI::App& app, Selected& selected);
+void add_kv(CLI::App& app, Selected& selected);
 
 // A subcommand with its --json flag and examples under its help.
 CLI::App* add_command(CLI::App& app, Selected& selected, const std::string& name, const std::string& description,

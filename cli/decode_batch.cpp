@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <thread>
 
 #include "cli/exit_codes.hpp"
-#include "core/float_formats.hpp"
+#include "cli/normal_codes.hpp"
+#include "cli/parallel.hpp"
 #include "core/random.hpp"
 
 namespace flashmla::cli {
@@ -19,43 +19,7 @@ constexpr std::size_t kChunkBytes = std::size_t{64} << 20;  // of pages made at 
 
 enum Stream : std::uint64_t { kKeyStream = 1, kQueryStream, kPageStream };
 
-// The 65,536 quantiles of a normal distribution, encoded.
-class NormalCodes {
-public:
-    NormalCodes(DType dtype, double deviation) : codes_(std::size_t{1} << 16) {
-        const core::NormalQuantiles normal;
-        for (std::size_t i = 0; i < codes_.size(); ++i) {
-            const auto value = static_cast<float>(deviation * normal.quantile(static_cast<std::uint16_t>(i)));
-            codes_[i] = core::encode_16bit(dtype, value);
-        }
-    }
-
-    // Values [first, first + n) of a stream; both multiples of 4.
-    void fill(std::uint64_t seed, std::uint64_t first, std::uint64_t n, std::uint16_t* out) const {
-        for (std::uint64_t i = 0; i < n; i += 4) {
-            const std::uint64_t bits = core::random_bits(seed, (first + i) / 4);
-            out[i] = codes_[bits & 0xffff];
-            out[i + 1] = codes_[bits >> 16 & 0xffff];
-            out[i + 2] = codes_[bits >> 32 & 0xffff];
-            out[i + 3] = codes_[bits >> 48];
-        }
-    }
-
-private:
-    std::vector<std::uint16_t> codes_;
-};
-
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-void parallel_pages(std::int64_t pages, int threads, const std::function<void(std::int64_t)>& work) {
-    std::vector<std::jthread> helpers;
-    helpers.reserve(static_cast<std::size_t>(threads));
-    for (int t = 0; t < threads; ++t) {
-        helpers.emplace_back([&, t] {
-            for (std::int64_t page = t; page < pages; page += threads) work(page);
-        });
-    }
-}
 
 DType checked_dtype(const BatchSpec& spec) {
     if (spec.d_qk % 4 != 0)
@@ -154,7 +118,7 @@ void DecodeBatch::fill_pages(int host_threads) {
     std::vector<std::uint16_t> host(chunk * page_elements);
     for (std::int64_t first = 0; first < num_pages_; first += chunk) {
         const std::int64_t pages = std::min(chunk, num_pages_ - first);
-        parallel_pages(pages, host_threads, [&](std::int64_t page) {
+        parallel_items(pages, host_threads, [&](std::int64_t page) {
             std::uint16_t* codes = host.data() + page * page_elements;
             normal.fill(seed, (first + page) * page_elements, page_elements, codes);
             std::fill(codes + live[first + page] * spec_.d_qk, codes + page_elements, kPoison);

@@ -44,19 +44,23 @@ int program(int argc, char** argv) {
     add_plan(app, selected);
     add_verify(app, selected);
     add_bench(app, selected);
+    add_kv(app, selected);
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& help) {
         return app.exit(help);
     } catch (const CLI::ParseError& error) {
         std::string command = "flashmla";
-        for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
+        for (const CLI::App* sub = &app; !sub->get_subcommands().empty();) {
+            sub = sub->get_subcommands().front();
+            command += " " + sub->get_name();
+        }
         return report({kExitBadInput, fmt::format("{}\nTry `{} --help`.", error.what(), command)}, selected.json);
     }
     if (!selected.action) {
-        return report(
-            {kExitBadInput, "a command is needed: run, simulate, info, plan, verify or bench.\nTry `flashmla --help`."},
-            selected.json);
+        return report({kExitBadInput,
+                       "a command is needed: run, simulate, info, plan, verify, bench or kv.\nTry `flashmla --help`."},
+                      selected.json);
     }
     return run_guarded(selected);
 }

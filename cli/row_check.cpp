@@ -56,7 +56,9 @@ reference::RoundingModel rounding_model(const DecodePlan& plan) {
     const std::int64_t chunk = std::int64_t{schedule.chunk_key_tiles} * schedule.key_tile_tokens;
     const std::int64_t longest_sum = chunk > 0 ? chunk : reference::kNoLimit;
     if (plan.device.device.type == DeviceType::kCuda) {
-        return reference::matrix_unit_model(plan.shape.dtype, longest_sum);
+        reference::RoundingModel model = reference::matrix_unit_model(plan.shape.dtype, longest_sum);
+        model.partials = DType::kFloat16;  // of units split over workers, or over chunks (combine/partials.hpp)
+        return model;
     }
     return reference::cpu_model(plan.device.arch, plan.shape.dtype, longest_sum);
 }

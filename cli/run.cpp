@@ -56,6 +56,16 @@ std::string share_text(double part, double whole) {
     return whole > 0 ? fmt::format("{:.1f}%", 100 * part / whole) : "?";
 }
 
+std::string cache_text(const BatchSpec& spec, double kv_bytes) {
+    const std::string mha =
+        fmt::format("{} read; full multi-head attention (2 x {} x 128 values a token) would read {}",
+                    bytes_text(kv_bytes), spec.h_q, bytes_text(mha_bytes(spec)));
+    if (kv_bytes <= 0) return mha;
+    const double ratio = mha_bytes(spec) / kv_bytes;
+    if (ratio >= 1) return mha + fmt::format(", {:.1f} times as much", ratio);
+    return mha + fmt::format(", {:.1f}% less: so few heads have less than a latent row", 100 * (1 - ratio));
+}
+
 void print_text(const DecodeBatch& batch, const Measured& measured) {
     const BatchSpec& spec = batch.spec();
     const DecodePlan& plan = batch.plan();
@@ -88,11 +98,7 @@ void print_text(const DecodeBatch& batch, const Measured& measured) {
     print_line("arithmetic", fmt::format("{:.4g} TFLOPS, {} of {:.4g} TFLOPS ({})", measured.tflops(),
                                          share_text(measured.tflops(), measured.ceilings.tflops),
                                          measured.ceilings.tflops, measured.ceilings.tflops_source));
-    print_line("cache",
-               fmt::format("{} read; full multi-head attention (2 x {} x 128 values a token) would read {}, "
-                           "{:.1f} times as much",
-                           bytes_text(measured.prediction.kv_bytes), spec.h_q, bytes_text(mha_bytes(spec)),
-                           measured.prediction.kv_bytes > 0 ? mha_bytes(spec) / measured.prediction.kv_bytes : 0));
+    print_line("cache", cache_text(spec, measured.prediction.kv_bytes));
 }
 
 Json to_json(const DecodeBatch& batch, const Measured& measured) {

@@ -1,7 +1,9 @@
 // `flashmla simulate`: what the latent cache saves, whether absorbing changes the numbers, what both cost on a GPU.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <string>
 
@@ -21,7 +23,30 @@ struct SimulateOptions {
     std::string gpu = "h200";
 };
 
-double percent_saved(const SimulatedStep& step) { return 100 * (1 - 1 / step.memory_reduction_ratio); }
+// With few heads or a short head the latent row is the longer one: it then costs more, and the text says so.
+std::string reduction_text(const SimulatedStep& step) {
+    const double saved = 100 * (1 - 1 / step.memory_reduction_ratio);
+    if (saved >= 0)
+        return fmt::format("{:>9}x     {:.1f}% less to read", grouped(step.memory_reduction_ratio, 1), saved);
+    return fmt::format("{:>9}x     {:.1f}% MORE to read: so few heads have less than a latent row",
+                       grouped(step.memory_reduction_ratio, 2), -saved);
+}
+
+// How the ratio of times comes to differ from that of the bytes, if it does.
+std::string times_text(const SimulatedStep& step, const SimulatorRoofline& roofline) {
+    const double ratio = roofline.mha.ms() / roofline.latent.ms();
+    const int digits = std::min(ratio, step.memory_reduction_ratio) < 2 ? 2 : 1;
+    const auto binds = [](const RooflineStep& form) {
+        return form.compute_ms > form.memory_ms ? "past the ridge: arithmetic binds" : "below the ridge: memory binds";
+    };
+    const std::string times = fmt::format("  At least {} against {} a layer and step: {:.{}f}x",
+                                          time_text(roofline.latent.ms()), time_text(roofline.mha.ms()), ratio, digits);
+    const std::string forms = fmt::format("the latent form does {:.0f} FLOP\n  a byte ({}), MHA {:.1f}",
+                                          roofline.latent.flops / roofline.latent.bytes, binds(roofline.latent),
+                                          roofline.mha.flops / roofline.mha.bytes);
+    if (std::abs(ratio / step.memory_reduction_ratio - 1) < 0.005) return times + ", as the bytes: " + forms;
+    return times + fmt::format(", not {:.{}f}x, because ", step.memory_reduction_ratio, digits) + forms;
+}
 
 std::string compared_text(const SimulateOptions& options, const SimulatedStep& step) {
     const bool all = step.requests_compared == options.batch && step.heads_compared == options.config.num_heads;
@@ -53,8 +78,7 @@ void print_text(const SimulateOptions& options, const SimulatedStep& step, const
                grouped(step.mha_memory_mb, 1), config.num_heads, config.head_dim);
     fmt::print("  {:<32} {:>10} MB   {} + {} values a token\n", "FlashMLA Latent Read Traffic",
                grouped(step.flashmla_memory_mb, 1), config.latent_dim, config.rope_dim);
-    fmt::print("  {:<32} {:>9}x     {:.1f}% less to read\n", "Reduction", grouped(step.memory_reduction_ratio, 1),
-               percent_saved(step));
+    fmt::print("  {:<32} {}\n", "Reduction", reduction_text(step));
     fmt::print(
         "  The often quoted 93.3% compares with another baseline (DeepSeek 67B's grouped-query cache against\n"
         "  DeepSeek-V2's latent one), not with full multi-head attention of the same model.\n");
@@ -72,14 +96,7 @@ void print_text(const SimulateOptions& options, const SimulatedStep& step, const
                grouped(gpu.memory_gbps, 0), grouped(gpu.matrix_tflops, 0), roofline.ridge_flops_per_byte);
     print_line("MHA", bound_text(roofline.mha));
     print_line("FlashMLA", bound_text(roofline.latent));
-    fmt::print(
-        "  At least {} against {} a layer and step: {:.1f}x, not {:.1f}x, because the latent form does {:.0f} FLOP\n"
-        "  a byte ({}) where MHA does {:.1f}.\n",
-        time_text(roofline.latent.ms()), time_text(roofline.mha.ms()), roofline.mha.ms() / roofline.latent.ms(),
-        step.memory_reduction_ratio, roofline.latent.flops / roofline.latent.bytes,
-        roofline.latent.compute_ms > roofline.latent.memory_ms ? "past the ridge: arithmetic binds"
-                                                               : "below the ridge: memory binds",
-        roofline.mha.flops / roofline.mha.bytes);
+    fmt::print("{}.\n", times_text(step, roofline));
 }
 
 Json roofline_json(const RooflineStep& step) {

@@ -27,6 +27,14 @@ int row_tiles_per_worker(int tiles, int num_processors) {
     return 2;
 }
 
+std::string ctas_of_a_worker(int ctas) {
+    if (ctas == 1) return "one CTA";
+    const std::string number = std::to_string(ctas);
+    if (ctas % 2 == 1) return number + " single CTAs that find each other's KV tiles in L2";
+    return number +
+           (ctas == 2 ? " CTAs that share every KV tile" : " CTAs, in clusters of two that share every KV tile");
+}
+
 Status plan_gpu_workers(DecodePlan& plan) {
     const DecodeShape& shape = plan.shape;
     const int heads = static_cast<int>(shape.h_q / shape.h_kv);
@@ -39,12 +47,10 @@ Status plan_gpu_workers(DecodePlan& plan) {
     }
     const int asked = plan.options.num_workers;
     plan.num_workers = asked > 0 && asked < most ? asked : most;
-    plan.reason =
-        std::to_string(std::int64_t{heads} * shape.s_q) + " rows a KV head make " + std::to_string(tiles) +
-        " row tile" + (tiles == 1 ? "" : "s") + " of " + std::to_string(sm90_dense::kRowTile) + " on " +
-        plan::text(plan.device) + ": " + std::to_string(plan.num_workers) + " workers of " +
-        (plan.row_tiles_per_worker == 1 ? "one CTA"
-                                        : std::to_string(plan.row_tiles_per_worker) + " CTAs that share every KV tile");
+    plan.reason = std::to_string(std::int64_t{heads} * shape.s_q) + " rows a KV head make " + std::to_string(tiles) +
+                  " row tile" + (tiles == 1 ? "" : "s") + " of " + std::to_string(sm90_dense::kRowTile) + " on " +
+                  plan::text(plan.device) + ": " + std::to_string(plan.num_workers) + " workers of " +
+                  ctas_of_a_worker(plan.row_tiles_per_worker);
     return {};
 }
 

@@ -39,6 +39,10 @@ def test_fine(flashmla):
     ("verify --cases 0", "--cases"),
     ("verify --case {}", "--case"),
     ("bench prefill", "prefill"),
+    ("kv", "subcommand"),
+    ("kv inspect", "file"),
+    ("kv inspect no_such_file.npy", "no_such_file.npy"),
+    ("kv diff only_one.npy", "b is required"),
     ("bench --suite everything", "everything"),
 ])
 def test_bad_input_names_the_argument(flashmla, command, complaint):
@@ -51,6 +55,7 @@ def test_bad_input_names_the_argument(flashmla, command, complaint):
 
 def test_bad_options_say_where_help_is(flashmla):
     assert "Try `flashmla run --help`." in flashmla("run --bogus").err
+    assert "Try `flashmla kv diff --help`." in flashmla("kv diff a b --bogus").err
 
 
 @pytest.mark.parametrize("command", [

@@ -90,7 +90,7 @@ def test_text_states_what_was_done(flashmla):
     text = flashmla("run --device cpu --lengths 450,1200 --heads 2 --repeat 1 --check-rows 8").out
     for part in ("2, cached tokens 450; 1,200 (1,650 in all)", "2 heads, 1 query token a request, dims 576 / 512, page 64, bfloat16",
                  "0.0721688 = 192^-0.5, as the model uses", "cpu_decode_dense: ", "PASS: 4 rows", "median of 1",
-                 "0.9 times as much"):
+                 "11.1% less: so few heads"):
         assert part in text
 
 
@@ -98,3 +98,7 @@ def test_json_is_one_document_without_noise(flashmla):
     done = flashmla(f"{SMALL} --lengths 5")
     json.loads(done.out)
     assert done.err == ""
+
+
+def test_more_than_two_heads_save(flashmla):
+    assert "3.6 times as much" in flashmla("run --device cpu --lengths 100 --heads 8 --repeat 1 --check-rows 1").out

@@ -59,3 +59,10 @@ def test_roofline_is_bytes_and_flops_over_rates(flashmla):
         assert step["ms"] == max(step["memory_ms"], step["compute_ms"])
     assert roofline["mha"]["bytes"] == 4096 * 2**20
     assert roofline["flashmla"]["flops"] == 2 * 65536 * 128 * (576 + 512)
+
+
+def test_toy_sizes_where_the_latent_cache_is_the_larger_one(flashmla):
+    text = flashmla("simulate --heads 1 --head-dim 64 --latent 512 --rope 64 --batch 1 --context 64").out
+    assert "0.22x     350.0% MORE to read" in text
+    assert "0.22x, as the bytes: the latent form does 2 FLOP" in text
+    assert "not 56.9x, because the latent form does 242 FLOP" in flashmla(f"simulate {ONE_HEAD}").out

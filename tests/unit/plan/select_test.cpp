@@ -42,6 +42,16 @@ TEST(Select, AnH200IsPlannedOnAnyMachine) {
         "tile");
 }
 
+TEST(Select, TheReasonSaysWhatCtasShare) {
+    const auto ends_with = [](std::int64_t h_q, std::int64_t s_q, const std::string& end) {
+        const std::string reason = planned(deepseek(128, h_q, s_q), h200()).reason;
+        EXPECT_TRUE(reason.ends_with(end)) << reason;
+    };
+    ends_with(64, 1, " workers of one CTA");
+    ends_with(64, 3, " workers of 3 single CTAs that find each other's KV tiles in L2");
+    ends_with(128, 2, " workers of 4 CTAs, in clusters of two that share every KV tile");
+}
+
 TEST(Select, EveryKernelOfTheOperationGetsAVerdictWithAReason) {
     const DecodePlan plan = planned(deepseek(), h200());
     std::size_t i = 0;
