@@ -5,24 +5,14 @@
 // Two shares are reported. By CPU time: work per second that the process was given a core, which other load on the
 // machine disturbs little (it still shares caches and memory). By the wall clock: best call, threads x peak; only an
 // idle machine gives the full figure.
-#include <cstdio>
 #include <cstdlib>
-#include <ctime>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
-#include <chrono>
-
-#include "bench/fma_peak.hpp"
-#include "bench/sampling.hpp"
-#include "flashmla/flashmla.hpp"
+#include "bench/cpu_receipt.hpp"
 #include "reference/compare.hpp"
 #include "reference/decode_case.hpp"
 
 namespace flashmla::bench {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Shape {
     std::int64_t b = 1;
@@ -58,29 +48,6 @@ constexpr Shape kShapes[] = {
     {.b = 4, .h_q = 16, .len = 32768, .format = CacheFormat::kFp8_656, .topk = 2048},
 };
 
-struct Timing {
-    std::vector<double> wall_ms;
-    std::vector<double> share_of_cpu_time;
-};
-
-// The peak is taken anew before each call: the clock frequency moves with temperature and load.
-Timing time_calls(const DecodePlan& plan, const DecodeArgs& args, void* workspace, double flops, int samples) {
-    Timing timing;
-    for (int i = 0; i < samples; ++i) {
-        const double peak = measure_fma_tflops_of_cpu_time(plan.device.arch);
-        const double cpu_started = process_cpu_seconds();
-        const auto started = std::chrono::steady_clock::now();
-        if (const Status status = run_decode(plan, args, workspace, plan.workspace_bytes); !status.ok()) {
-            std::fprintf(stderr, "%s\n", status.message().c_str());
-            std::exit(1);
-        }
-        const std::chrono::duration<double, std::milli> wall = std::chrono::steady_clock::now() - started;
-        timing.wall_ms.push_back(wall.count());
-        timing.share_of_cpu_time.push_back(flops / (process_cpu_seconds() - cpu_started) / 1e12 / peak);
-    }
-    return timing;
-}
-
 Json measure(const Shape& shape, const DeviceInfo& device, int threads, double wall_peak, int samples) {
     reference::DecodeSpec spec;
     spec.dtype = shape.dtype;
@@ -104,76 +71,40 @@ Json measure(const Shape& shape, const DeviceInfo& device, int threads, double w
 
     const double flops =
         2.0 * static_cast<double>(shape.b * shape.s_q * shape.h_q * keys) * static_cast<double>(spec.d_qk + spec.d_v);
-    time_calls(plan, args, workspace, flops, 1);
+    const auto decode_once = [&] { return run_decode(plan, args, workspace, plan.workspace_bytes); };
+    exit_unless_ok(decode_once());
     const reference::Comparison check =
         reference::compare_case(c, reference::cpu_model(device.arch, shape.dtype, kLongestSum, format), 8);
-    const Timing timing = time_calls(plan, args, workspace, flops, samples);
+    const Timing timing = time_calls(device.arch, flops, samples, decode_once);
     std::free(workspace);
-    const double best_ms = smallest(timing.wall_ms);
-    Json record = {{"operation", "decode"},
-                   {"kernel", plan.kernel},
-                   {"dtype", name(shape.dtype)},
-                   {"format", name(format)},
-                   {"topk", shape.topk},
-                   {"b", shape.b},
-                   {"h_q", shape.h_q},
-                   {"s_q", shape.s_q},
-                   {"len", shape.len},
-                   {"page", spec.page_size},
-                   {"threads", threads},
-                   {"ms_min", best_ms},
-                   {"ms_median", median(timing.wall_ms)},
-                   {"tflops_min_time", flops / best_ms / 1e9},
-                   {"share_of_peak_by_wall_min", flops / best_ms / 1e9 / wall_peak},
-                   {"share_of_peak_by_cpu_time_median", median(timing.share_of_cpu_time)},
-                   {"share_of_peak_by_cpu_time_max", largest(timing.share_of_cpu_time)},
-                   {"rel_error", check.relative_error},
+    Json record = {{"operation", "decode"},  {"kernel", plan.kernel}, {"dtype", name(shape.dtype)},
+                   {"format", name(format)}, {"topk", shape.topk},    {"b", shape.b},
+                   {"h_q", shape.h_q},       {"s_q", shape.s_q},      {"len", shape.len},
+                   {"page", spec.page_size}, {"threads", threads},    {"rel_error", check.relative_error},
                    {"passed", check.passed}};
+    add_timing(record, timing, flops, wall_peak);
     std::printf(
-        "%-8s %-8s b %-3ld h_q %-4ld s_q %ld len %-6d topk %-4ld threads %d: best %8.3f ms, %5.1f%% of peak by wall "
-        "clock; by CPU time "
-        "%5.1f%% (median), %5.1f%% (best)%s\n",
-        name(shape.dtype), name(format), static_cast<long>(shape.b), static_cast<long>(shape.h_q),
-        static_cast<long>(shape.s_q), shape.len, static_cast<long>(shape.topk), threads, best_ms,
-        100 * flops / best_ms / 1e9 / wall_peak, 100 * median(timing.share_of_cpu_time),
-        100 * largest(timing.share_of_cpu_time), check.passed ? "" : "  WRONG");
+        "%-8s %-8s b %-3ld h_q %-4ld s_q %ld len %-6d topk %-4ld threads %d: %s%s
+        ", name(shape.dtype),
+        name(format),
+        static_cast<long>(shape.b), static_cast<long>(shape.h_q), static_cast<long>(shape.s_q), shape.len,
+        static_cast<long>(shape.topk), threads, timing_text(record).c_str(), check.passed ? "" : "  WRONG");
     std::fflush(stdout);
     return record;
 }
 
-std::string utc_now() {
-    char text[32] = {};
-    const std::time_t now = std::time(nullptr);
-    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-    return text;
-}
-
 int run(const char* output, int samples) {
     const Result<DeviceInfo> queried = query_device({});
-    if (!queried.ok()) {
-        std::fprintf(stderr, "%s\n", queried.status().message().c_str());
-        return 1;
-    }
+    exit_unless_ok(queried.status());
     const DeviceInfo& device = queried.value();
-    const BuildInfo build = build_info();
-    double load = 0;
-    getloadavg(&load, 1);
-    Json document = {{"tool", "bench_cpu_decode"},
-                     {"git_revision", build.git_revision},
-                     {"source_hash", build.source_hash},
-                     {"compiler", build.compiler},
-                     {"date", utc_now()},
-                     {"cpu", device.name},
-                     {"isa", device.arch},
-                     {"processors", device.num_processors},
-                     {"load_average_at_start", load},
-                     {"method",
-                      {{"samples", samples},
-                       {"cache", "hot"},
-                       {"peak",
-                        "independent multiply-adds of the ISA in registers, measured before each call by CPU time, and "
-                        "once on all threads by the wall clock"},
-                       {"data", "unit-variance logits, permuted pages, 8 rows checked against the oracle"}}}};
+    Json document = receipt_head("bench_cpu_decode", device);
+    document["method"] = {
+        {"samples", samples},
+        {"cache", "hot"},
+        {"peak",
+         "independent multiply-adds of the ISA in registers, measured before each call by CPU time, and once on all "
+         "threads by the wall clock"},
+        {"data", "unit-variance logits, permuted pages, 8 rows checked against the oracle"}};
     Json records = Json::array();
     std::vector<int> thread_counts = {1};
     if (device.num_processors > 1) thread_counts.push_back(device.num_processors);
@@ -184,14 +115,7 @@ int run(const char* output, int samples) {
     }
     document["peak_tflops_of_one_core_by_cpu_time"] = measure_fma_tflops_of_cpu_time(device.arch);
     document["records"] = records;
-    if (output != nullptr && !(std::ofstream(output) << document.dump(1) << '\n')) {
-        std::fprintf(stderr, "%s: cannot be written\n", output);
-        return 1;
-    }
-    for (const Json& record : records) {
-        if (!record["passed"].get<bool>()) return 1;
-    }
-    return 0;
+    return finish_receipt(output, document);
 }
 
 }  // namespace

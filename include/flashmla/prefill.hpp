@@ -92,6 +92,8 @@ struct DensePrefillBackwardArgs {
     TensorView dq{}, dk{}, dv{};  // shapes of q, k, v; q's dtype; written in full
 };
 
+// The plan: plan_prefill for dense_prefill_shape(args.forward) with operation kDensePrefillBackward. out and lse count
+// as inputs: the softmax weights are exp(scaled logit - lse).
 Status run_dense_prefill_backward(const PrefillPlan& plan, const DensePrefillBackwardArgs& args, void* workspace,
                                   std::size_t workspace_bytes, StreamHandle stream = nullptr);
 Status dense_prefill_backward(const DensePrefillBackwardArgs& args, const PlanOptions& options = {},

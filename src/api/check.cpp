@@ -10,14 +10,6 @@
 namespace flashmla::api {
 namespace {
 
-// The first complaint of a list; every check is cheap, so all of them run.
-Status first_error(std::initializer_list<Status> checks) {
-    for (const Status& status : checks) {
-        if (!status.ok()) return status;
-    }
-    return {};
-}
-
 Status check_rank_if_given(const char* tensor, const TensorView& view, const char* axes, int rank) {
     return given(view) ? check_rank(tensor, view, axes, rank) : Status{};
 }

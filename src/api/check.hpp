@@ -27,7 +27,8 @@ core::DecodeCall make_decode_call(const DecodeArgs& args, const DecodeShape& sha
 // Whether a plan serves these tensors: same shapes and device, addresses and strides that the planned kernel takes.
 Status check_plan(const DecodePlan& plan, const CheckedDecode& checked);
 
-Status check_workspace(const DecodePlan& plan, const void* workspace, std::size_t workspace_bytes);
+// `wanted`: the plan's workspace_bytes.
+Status check_workspace(std::size_t wanted, const void* workspace, std::size_t workspace_bytes);
 
 // Lengths and page ids, for tensors in host memory. On a GPU the kernels clamp lengths instead.
 Status check_host_contents(const CheckedDecode& checked);

@@ -86,15 +86,14 @@ Status check_plan(const DecodePlan& plan, const CheckedDecode& checked) {
     return check_alignment(plan::kernel_info(plan.kernel_id), checked);
 }
 
-Status check_workspace(const DecodePlan& plan, const void* workspace, std::size_t workspace_bytes) {
-    if (plan.workspace_bytes == 0) return {};
-    if (workspace_bytes < plan.workspace_bytes) {
+Status check_workspace(std::size_t wanted, const void* workspace, std::size_t workspace_bytes) {
+    if (wanted == 0) return {};
+    if (workspace_bytes < wanted) {
         return invalid_argument("workspace_bytes: got " + std::to_string(workspace_bytes) + ", wanted at least " +
-                                std::to_string(plan.workspace_bytes));
+                                std::to_string(wanted));
     }
     if (workspace == nullptr) {
-        return invalid_argument("workspace: got a null pointer, wanted " + std::to_string(plan.workspace_bytes) +
-                                " bytes");
+        return invalid_argument("workspace: got a null pointer, wanted " + std::to_string(wanted) + " bytes");
     }
     if (reinterpret_cast<std::uintptr_t>(workspace) % plan::kWorkspaceAlignment != 0) {
         return invalid_argument("workspace: got an address that is no multiple of " +

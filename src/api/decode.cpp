@@ -17,7 +17,8 @@ Status run_decode(const DecodePlan& plan, const DecodeArgs& args, void* workspac
     Result<api::CheckedDecode> checked = api::check_decode(args);
     if (!checked.ok()) return checked.status();
     if (Status status = api::check_plan(plan, checked.value()); !status.ok()) return status;
-    if (Status status = api::check_workspace(plan, workspace, workspace_bytes); !status.ok()) return status;
+    if (Status status = api::check_workspace(plan.workspace_bytes, workspace, workspace_bytes); !status.ok())
+        return status;
     if (checked.value().device.type == DeviceType::kCpu) {
         if (Status status = api::check_host_contents(checked.value()); !status.ok()) return status;
     }
@@ -35,7 +36,7 @@ Status decode(const DecodeArgs& args, const PlanOptions& options, StreamHandle s
     if (!device.ok()) return device.status();
     Result<DecodePlan> plan = plan_decode(shape.value(), device.value(), options);
     if (!plan.ok()) return plan.status();
-    dispatch::WorkspaceBuffer workspace(plan.value(), stream);
+    dispatch::WorkspaceBuffer workspace(args.q.device, plan.value().workspace_bytes, stream);
     if (!workspace.status().ok()) return workspace.status();
     const Status status = run_decode(plan.value(), args, workspace.data(), plan.value().workspace_bytes, stream);
     const Status freed = workspace.release();

@@ -1,19 +1,9 @@
 // From checked tensors to the raw pointers and strides that backends work with.
-#include <cmath>
-#include <limits>
-
 #include "api/check.hpp"
+#include "api/scale.hpp"
 
 namespace flashmla::api {
 namespace {
-
-// A double beyond float's range becomes an infinity; NaN stays NaN. Any scale is honoured.
-float to_float(double value) {
-    constexpr double kMax = std::numeric_limits<float>::max();
-    if (std::abs(value) > kMax)
-        return value > 0 ? std::numeric_limits<float>::infinity() : -std::numeric_limits<float>::infinity();
-    return static_cast<float>(value);
-}
 
 core::IndexLists lists_of(const TensorView& indices, const TensorView& lengths) {
     core::IndexLists lists;
@@ -56,7 +46,7 @@ core::DecodeCall make_decode_call(const DecodeArgs& args, const DecodeShape& sha
                     .lse_head = lse[1],
                     .lse_token = lse[2],
                     .table_b = args.block_table.stride[0]},
-        .softmax_scale = to_float(args.has_softmax_scale ? args.softmax_scale : 1.0 / std::sqrt(double(shape.d_qk))),
+        .softmax_scale = scale_or_default(args, shape.d_qk),
         .num_pages = args.k_cache.shape[0],
         .q = args.q.data,
         .k_cache = args.k_cache.data,

@@ -12,6 +12,14 @@ namespace flashmla::api {
 std::string text(Device device);
 std::string shape_text(const TensorView& view);
 
+// The first complaint of a list; every check is cheap, so all of them run.
+inline Status first_error(std::initializer_list<Status> checks) {
+    for (const Status& status : checks) {
+        if (!status.ok()) return status;
+    }
+    return {};
+}
+
 inline constexpr std::int64_t kAnyExtent = -1;
 
 struct Axis {

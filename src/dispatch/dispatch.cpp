@@ -2,6 +2,9 @@
 
 #include <string>
 
+#include "backends/cpu/absorb.hpp"
+#include "backends/cpu/dense_prefill.hpp"
+#include "backends/cpu/dense_prefill_backward.hpp"
 #include "backends/cpu/latent_attention.hpp"
 #include "backends/cpu/merge.hpp"
 #include "device/cpu.hpp"
@@ -48,9 +51,26 @@ Status sparse_prefill(const core::SparsePrefillCall& call) {
     return invalid_argument("plan.kernel_id: not a sparse prefill kernel of the catalogue");
 }
 
+Status dense_prefill(const core::DensePrefillCall& call) {
+    if (call.plan->kernel_id == KernelId::kCpuDensePrefill) return backends::cpu::dense_prefill(call);
+    return invalid_argument("plan.kernel_id: not a dense prefill kernel of the catalogue");
+}
+
+Status dense_prefill_backward(const core::DensePrefillBackwardCall& call) {
+    if (call.forward.plan->kernel_id == KernelId::kCpuDensePrefillBackward) {
+        return backends::cpu::dense_prefill_backward(call);
+    }
+    return invalid_argument("plan.kernel_id: not a kernel of the backward of dense prefill");
+}
+
 Status merge(core::MergeCall call) {
     call.threads = device::usable_threads();
     return backends::cpu::merge(call);
+}
+
+Status absorb(core::AbsorbCall call) {
+    call.threads = device::usable_threads();
+    return backends::cpu::absorb(call);
 }
 
 }  // namespace flashmla::dispatch

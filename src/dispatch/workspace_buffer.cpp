@@ -14,9 +14,8 @@ constexpr std::align_val_t kAlignment{plan::kWorkspaceAlignment};
 
 }  // namespace
 
-WorkspaceBuffer::WorkspaceBuffer(const DecodePlan& plan, StreamHandle stream)
-    : device_(plan.device.device), stream_(stream) {
-    const std::size_t bytes = plan.workspace_bytes;
+WorkspaceBuffer::WorkspaceBuffer(Device device, std::size_t bytes, StreamHandle stream)
+    : device_(device), stream_(stream) {
     if (bytes == 0) return;
     if (device_.type == DeviceType::kCpu) {
         data_ = ::operator new(bytes, kAlignment, std::nothrow);

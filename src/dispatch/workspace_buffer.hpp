@@ -1,15 +1,17 @@
 // The workspace of a call that brought none.
 #pragma once
 
-#include "flashmla/plan.hpp"
+#include <cstddef>
+
 #include "flashmla/status.hpp"
+#include "flashmla/types.hpp"
 
 namespace flashmla::dispatch {
 
-// Host memory, or stream-ordered memory on the plan's device. kOutOfMemory when there is not enough.
+// Host memory, or stream-ordered memory on a device. kOutOfMemory when there is not enough.
 class WorkspaceBuffer {
 public:
-    WorkspaceBuffer(const DecodePlan& plan, StreamHandle stream);
+    WorkspaceBuffer(Device device, std::size_t bytes, StreamHandle stream);
     ~WorkspaceBuffer() { (void)release(); }
     WorkspaceBuffer(const WorkspaceBuffer&) = delete;
     WorkspaceBuffer& operator=(const WorkspaceBuffer&) = delete;

@@ -1,6 +1,8 @@
 // A prefill plan: sparse, dense, and the backward of dense; each operation has its limits and its workspace.
 #include <string>
 
+#include "backends/cpu/dense_prefill.hpp"
+#include "backends/cpu/dense_prefill_backward.hpp"
 #include "backends/cpu/latent_attention.hpp"
 #include "flashmla/prefill.hpp"
 #include "plan/choose.hpp"
@@ -15,6 +17,10 @@ Result<std::size_t> workspace_bytes(const PrefillPlan& plan) {
     switch (plan.kernel_id) {
         case KernelId::kCpuSparsePrefill:
             return backends::cpu::latent_workspace_bytes(plan.shape.d_qk, plan.shape.d_v, plan.num_workers);
+        case KernelId::kCpuDensePrefill:
+            return backends::cpu::dense_prefill_workspace_bytes(plan.shape, plan.num_workers);
+        case KernelId::kCpuDensePrefillBackward:
+            return backends::cpu::dense_prefill_backward_workspace_bytes(plan.shape, plan.num_workers);
         default: return unsupported("kernel " + plan.kernel + ": not a prefill kernel");
     }
 }

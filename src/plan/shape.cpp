@@ -131,6 +131,8 @@ Status check_shape(const PrefillShape& shape) {
     if (sparse && shape.causal) {
         return invalid_argument("causal: got true, wanted false: in sparse prefill the indices decide");
     }
+    const std::int64_t rows = shape.max_seqlen_q * shape.h_q;  // of a request; both are at most 2^31
+    if (Status status = check_range("max_seqlen_q * h_q", rows, 0, kMaxRowsPerRequest); !status.ok()) return status;
     return check_range("total_q * h_q", shape.total_q * shape.h_q, 0, kMaxRows);
 }
 

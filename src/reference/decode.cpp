@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "reference/cache.hpp"
 #include "reference/row_keys.hpp"
@@ -12,17 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-Score score(const std::vector<double>& query, const std::vector<double>& key, double scale) {
-    double sum = 0;
-    double magnitude = 0;
-    for (std::size_t i = 0; i < query.size(); ++i) {
-        const double product = query[i] * key[i];
-        sum += product;
-        magnitude += std::abs(product);
-    }
-    return {scale * sum, std::abs(scale) * magnitude};
-}
-
+// The query as numbers, the request's descale_q included.
 std::vector<double> load_query(const DecodeArgs& args, const Row& row) {
     std::vector<double> query(args.q.shape[3]);
     if (args.q.dtype == DType::kFloat8E4m3) {
@@ -34,13 +25,6 @@ std::vector<double> load_query(const DecodeArgs& args, const Row& row) {
     const std::uint16_t* codes = query_row(args, row);
     for (std::size_t i = 0; i < query.size(); ++i) query[i] = core::decode_16bit(args.q.dtype, codes[i]);
     return query;
-}
-
-// No exponential overflows: a sink of +inf gives 0, one of -inf 1.
-double sink_factor(const DecodeArgs& args, const Row& row, double lse) {
-    if (args.attn_sink.rank == 0) return 1;
-    const double sink = static_cast<const float*>(args.attn_sink.data)[row.head * args.attn_sink.stride[0]];
-    return 1 / (1 + std::exp(sink - lse));
 }
 
 }  // namespace
@@ -58,38 +42,23 @@ std::int64_t visible_keys(const DecodeArgs& args, const Row& row) {
     return std::max<std::int64_t>(0, length - tokens_after);
 }
 
-RowResult decode_row(const DecodeArgs& args, const Row& row) {
-    const RowKeys keys(args, row);
-    const std::vector<double> query = load_query(args, row);
-    const double scale = softmax_scale(args);
-    RowResult result{.scores = {},
-                     .max_logit = -kInfinity,
-                     .lse = kInfinity,
-                     .sink_factor = 1,
-                     .mean = std::vector<double>(args.out.shape[3]),
-                     .out = std::vector<double>(args.out.shape[3])};
-    if (keys.count() == 0) return result;
-
-    std::vector<double> key;
-    result.scores.reserve(keys.count());
-    for (std::int64_t j = 0; j < keys.count(); ++j) {
-        keys.read(j, key);
-        result.scores.push_back(score(query, key, scale));
-        result.max_logit = std::max(result.max_logit, result.scores.back().logit);
+AttentionRow attention_row(const DecodeArgs& args, const Row& row) {
+    const auto keys = std::make_shared<const RowKeys>(args, row);
+    const auto read = [keys](std::int64_t j, std::vector<double>& values) { keys->read(j, values); };
+    AttentionRow result{.query = load_query(args, row),
+                        .scale = softmax_scale(args),
+                        .keys = keys->count(),
+                        .d_v = static_cast<std::size_t>(args.out.shape[3]),
+                        .sink = {},
+                        .read_key = read,
+                        .read_value = read};  // a value is the first columns of its key
+    if (args.attn_sink.rank != 0) {
+        result.sink = static_cast<const float*>(args.attn_sink.data)[row.head * args.attn_sink.stride[0]];
     }
-    double sum = 0;
-    for (const Score& s : result.scores) sum += std::exp(s.logit - result.max_logit);
-    result.lse = result.max_logit + std::log(sum);
-
-    for (std::int64_t j = 0; j < keys.count(); ++j) {
-        const double weight = std::exp(result.scores[j].logit - result.max_logit) / sum;
-        keys.read(j, key);
-        for (std::size_t d = 0; d < result.mean.size(); ++d) result.mean[d] += weight * key[d];
-    }
-    result.sink_factor = sink_factor(args, row, result.lse);
-    for (std::size_t d = 0; d < result.out.size(); ++d) result.out[d] = result.mean[d] * result.sink_factor;
     return result;
 }
+
+RowResult decode_row(const DecodeArgs& args, const Row& row) { return attend_row(attention_row(args, row)); }
 
 DecodeResult decode_all(const DecodeArgs& args) {
     const auto& [b, s_q, h_q, d_v] = args.out.shape;

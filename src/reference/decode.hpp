@@ -9,30 +9,19 @@
 #include <vector>
 
 #include "flashmla/decode.hpp"
+#include "reference/attention.hpp"
 #include "reference/tensor_access.hpp"
 
 namespace flashmla::reference {
-
-// What q.k sums up for one key: the scaled logit and the same sum with absolute values, for error bounds.
-struct Score {
-    double logit = 0;
-    double magnitude = 0;  // |softmax_scale| * sum_i |q_i k_i|
-};
-
-struct RowResult {
-    std::vector<Score> scores;  // one a visible key
-    double max_logit = 0;       // -inf without a visible key
-    double lse = 0;             // natural log, without the sink; +inf without a visible key
-    double sink_factor = 1;     // exp(lse) / (exp(lse) + exp(sink))
-    std::vector<double> mean;   // d_v, before the sink
-    std::vector<double> out;    // mean * sink_factor; zeros without a visible key
-};
 
 // The scale that a call uses.
 double softmax_scale(const DecodeArgs& args);
 
 // Dense: keys [0, result) are visible to the row.
 std::int64_t visible_keys(const DecodeArgs& args, const Row& row);
+
+// The row as attend_row takes it; `args` must outlive it.
+AttentionRow attention_row(const DecodeArgs& args, const Row& row);
 
 RowResult decode_row(const DecodeArgs& args, const Row& row);
 

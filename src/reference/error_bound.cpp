@@ -56,11 +56,14 @@ double weight_error(const Score& score, std::size_t d_qk, const RowFacts& facts,
 }  // namespace
 
 RowBound error_bound(const DecodeArgs& args, const Row& row, const RowResult& exact, const RoundingModel& model) {
+    return error_bound(attention_row(args, row), exact, args.out.dtype, model);
+}
+
+RowBound error_bound(const AttentionRow& row, const RowResult& exact, DType out_dtype, const RoundingModel& model) {
     RowBound bound{std::vector<double>(exact.out.size()), 0};
     if (exact.scores.empty()) return bound;
 
-    const RowKeys keys(args, row);
-    std::vector<double> key;
+    std::vector<double> value;
     const RowFacts facts = facts_of(exact, model);
     const double adding = rounded(facts.sums + facts.rescales + 4, model.addition);
     const double weight_unit = core::unit_roundoff(model.weights);
@@ -73,17 +76,17 @@ RowBound error_bound(const DecodeArgs& args, const Row& row, const RowResult& ex
         const double scaled = std::exp(exact.scores[j].logit - exact.max_logit);
         const double weight = scaled / facts.sum;
         const double underflow = std::min(core::underflow_error(model.weights), scaled) / facts.sum;
-        const double before = weight_error(exact.scores[j], args.q.shape[3], facts, model);
+        const double before = weight_error(exact.scores[j], row.query.size(), facts, model);
         const double in_both = weight * (shared ? both(before, weight_unit) : before) + (shared ? underflow : 0);
         const double in_values = (weight + in_both) * numerator + (shared ? 0 : underflow);
         const double in_sum = (weight + in_both) * adding;
         sum_error += in_both + in_sum;
         const Score& score = exact.scores[j];
         bound.max_logit =
-            std::max(bound.max_logit, dot_error(score, args.q.shape[3], model) + 10 * kUnit * std::abs(score.logit));
-        keys.read(static_cast<std::int64_t>(j), key);
+            std::max(bound.max_logit, dot_error(score, row.query.size(), model) + 10 * kUnit * std::abs(score.logit));
+        row.read_value(static_cast<std::int64_t>(j), value);
         for (std::size_t d = 0; d < bound.out.size(); ++d) {
-            bound.out[d] += in_both * std::abs(key[d] - exact.mean[d]) + in_values * std::abs(key[d]) +
+            bound.out[d] += in_both * std::abs(value[d] - exact.mean[d]) + in_values * std::abs(value[d]) +
                             in_sum * std::abs(exact.mean[d]);
         }
     }
@@ -96,8 +99,8 @@ RowBound error_bound(const DecodeArgs& args, const Row& row, const RowResult& ex
     // The sink's factor f = 1 / (1 + exp(sink - lse)) has the derivative f (1 - f) after lse.
     const double factor = exact.sink_factor;
     const double factor_error = std::expm1((1 - factor) * std::expm1(bound.lse));
-    const double stored = both(rounded(6, kUnit), core::unit_roundoff(args.out.dtype));
-    const double stored_underflow = core::underflow_error(args.out.dtype) + core::underflow_error(model.partials);
+    const double stored = both(rounded(6, kUnit), core::unit_roundoff(out_dtype));
+    const double stored_underflow = core::underflow_error(out_dtype) + core::underflow_error(model.partials);
     for (std::size_t d = 0; d < bound.out.size(); ++d) {
         const double magnitude = std::abs(exact.out[d]);
         const double computed = factor * (1 + factor_error) * bound.out[d] / (1 - sum_error) + factor_error * magnitude;

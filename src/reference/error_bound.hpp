@@ -50,8 +50,9 @@ struct RowBound {
     double max_logit = 0;     // of the largest scaled logit, likewise
 };
 
-// `exact` is decode_row's result for the row. Infinite bounds mean that the data cannot be resolved in the model's
-// precision.
+// `exact` is attend_row's result for the row, stored as `out_dtype`. Infinite bounds mean that the data cannot be
+// resolved in the model's precision.
+RowBound error_bound(const AttentionRow& row, const RowResult& exact, DType out_dtype, const RoundingModel& model);
 RowBound error_bound(const DecodeArgs& args, const Row& row, const RowResult& exact, const RoundingModel& model);
 
 }  // namespace flashmla::reference

@@ -96,7 +96,8 @@ void accumulate_masked(const TileShape& shape, const float* keys, const float* w
             Float<Ops> acc = load<Float<Ops>>(out + dim * kWidth + lane);
             for (int k = range.all; k < range.some; ++k) {
                 const Float<Ops> weight = load<Float<Ops>>(weights + k * kWidth + lane);
-                const Float<Ops> added = Ops::multiply_add_f32(weight, splat<Ops>(Ops::value(keys, k, dim)), acc);
+                const Float<Ops> added =
+                    Ops::multiply_add_f32(weight, splat<Ops>(Ops::value(keys, k, shape.value_offset + dim)), acc);
                 acc = limit > k ? added : acc;
             }
             store(out + dim * kWidth + lane, acc);
@@ -174,7 +175,9 @@ void attend_panel(const TileShape& shape, const AttendArgs& args, int first_row,
     float* out = args.partial.out + static_cast<std::ptrdiff_t>(first_row) * shape.d_v;
     const float* weights = Ops::pack_weights(scores, range.all, kWidth, args.scratch + kKeyTile * kWidth);
     const int units = (range.all + Ops::kDepthPerUnit - 1) / Ops::kDepthPerUnit;
-    accumulate<Ops, kVectors>(shape, Ops::values(args.keys), weights, units, factors, out, prefetch);
+    // Paths that keep values apart from keys keep those that are no part of their key in the same place.
+    const float* values = Ops::values(args.keys) + (Ops::kDepthPerUnit == 1 ? shape.value_offset : 0);
+    accumulate<Ops, kVectors>(shape, values, weights, units, factors, out, prefetch);
     if (range.all < range.some) accumulate_masked<Ops, kVectors>(shape, args.keys, scores, range, limits, out);
 }
 

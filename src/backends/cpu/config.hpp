@@ -7,6 +7,8 @@ namespace flashmla::backends::cpu {
 
 // Query rows (heads x tokens) that share one pass over the keys.
 inline constexpr int kRowTile = 64;
+// The same in dense prefill, whose short keys make the conversion of a key tile weigh more.
+inline constexpr int kPrefillRowTile = 128;
 // Keys converted, scored and accumulated at a time.
 inline constexpr int kKeyTile = plan::kKeyTile;
 // A task: what one thread does between two merges. A function of nothing, so that results depend on nothing.

@@ -8,14 +8,6 @@
 
 namespace flashmla::backends::cpu {
 
-// Calls body(whole vector's first element) for each vector of a row; a shorter last one goes through `staged`.
-template <class Ops, class Body, class Staged>
-FLASHMLA_INLINE void for_each_vector(std::int64_t count, const Body& body, const Staged& staged) {
-    std::int64_t i = 0;
-    for (; i + Ops::kLanes <= count; i += Ops::kLanes) body(i);
-    if (i < count) staged(i, static_cast<int>(count - i));
-}
-
 template <class Ops>
 FLASHMLA_INLINE Float<Ops> decode_vector(DType dtype, const void* row, std::int64_t at) {
     if (dtype == DType::kFloat32) return load<Float<Ops>>(static_cast<const float*>(row) + at);
@@ -34,38 +26,59 @@ FLASHMLA_INLINE void encode_vector(DType dtype, Float<Ops> value, void* row, std
     }
 }
 
+// A vector of a row that has `left` >= 1 elements from `at` on: no byte past them is touched, missing lanes are 0.
+template <class Ops>
+FLASHMLA_INLINE Float<Ops> decode_some(DType dtype, const void* row, std::int64_t at, std::int64_t left) {
+    if (left >= Ops::kLanes) return decode_vector<Ops>(dtype, row, at);
+    float staging[Ops::kLanes] = {};
+    const std::size_t element = size_bytes(dtype);
+    __builtin_memcpy(staging, static_cast<const char*>(row) + static_cast<std::size_t>(at) * element,
+                     static_cast<std::size_t>(left) * element);
+    return decode_vector<Ops>(dtype, staging, 0);
+}
+
+template <class Ops>
+FLASHMLA_INLINE void encode_some(DType dtype, Float<Ops> value, void* row, std::int64_t at, std::int64_t left) {
+    if (left >= Ops::kLanes) {
+        encode_vector<Ops>(dtype, value, row, at);
+        return;
+    }
+    float staging[Ops::kLanes];
+    encode_vector<Ops>(dtype, value, staging, 0);
+    const std::size_t element = size_bytes(dtype);
+    __builtin_memcpy(static_cast<char*>(row) + static_cast<std::size_t>(at) * element, staging,
+                     static_cast<std::size_t>(left) * element);
+}
+
 // sums[i] += weight * row[i]. `sums` holds whole vectors.
 template <class Ops>
 void add_weighted_row(DType dtype, const void* row, std::int64_t count, float weight, float* sums) {
     const Float<Ops> factor = splat<Ops>(weight);
-    const auto add = [&](const void* from, std::int64_t at, std::int64_t to) {
-        const Float<Ops> value = decode_vector<Ops>(dtype, from, at);
-        store(sums + to, Ops::multiply_add_f32(factor, value, load<Float<Ops>>(sums + to)));
-    };
-    for_each_vector<Ops>(
-        count, [&](std::int64_t i) { add(row, i, i); },
-        [&](std::int64_t i, int left) {
-            float staging[Ops::kLanes] = {};
-            const std::size_t element = size_bytes(dtype);
-            __builtin_memcpy(staging, static_cast<const char*>(row) + static_cast<std::size_t>(i) * element,
-                             static_cast<std::size_t>(left) * element);
-            add(staging, 0, i);
-        });
+    for (std::int64_t i = 0; i < count; i += Ops::kLanes) {
+        const Float<Ops> value = decode_some<Ops>(dtype, row, i, count - i);
+        store(sums + i, Ops::multiply_add_f32(factor, value, load<Float<Ops>>(sums + i)));
+    }
+}
+
+// Of two 16-bit rows of whole vectors, in fp32: lane by lane, then across lanes in order.
+template <class Ops>
+float dot_rows(DType dtype, const std::uint16_t* a, const std::uint16_t* b, int count) {
+    Float<Ops> sums = {};
+    for (int i = 0; i < count; i += Ops::kLanes) {
+        sums = Ops::multiply_add_f32(decode_vector<Ops>(dtype, a, i), decode_vector<Ops>(dtype, b, i), sums);
+    }
+    float total = 0;
+    for (int lane = 0; lane < Ops::kLanes; ++lane) total += sums[lane];
+    return total;
 }
 
 // row[i] = sums[i] * factor, rounded to the row's type. `sums` holds whole vectors.
 template <class Ops>
 void store_scaled_row(DType dtype, const float* sums, std::int64_t count, float factor, void* row) {
     const Float<Ops> scale = splat<Ops>(factor);
-    for_each_vector<Ops>(
-        count, [&](std::int64_t i) { encode_vector<Ops>(dtype, load<Float<Ops>>(sums + i) * scale, row, i); },
-        [&](std::int64_t i, int left) {
-            float staging[Ops::kLanes];
-            encode_vector<Ops>(dtype, load<Float<Ops>>(sums + i) * scale, staging, 0);
-            const std::size_t element = size_bytes(dtype);
-            __builtin_memcpy(static_cast<char*>(row) + static_cast<std::size_t>(i) * element, staging,
-                             static_cast<std::size_t>(left) * element);
-        });
+    for (std::int64_t i = 0; i < count; i += Ops::kLanes) {
+        encode_some<Ops>(dtype, load<Float<Ops>>(sums + i) * scale, row, i, count - i);
+    }
 }
 
 }  // namespace flashmla::backends::cpu

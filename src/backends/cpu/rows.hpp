@@ -2,6 +2,9 @@
 #pragma once
 
 #include "backends/cpu/attend.hpp"
+#include "backends/cpu/gradients.hpp"
+#include "backends/cpu/pairs.hpp"
+#include "backends/cpu/project.hpp"
 #include "backends/cpu/row_ops.hpp"
 
 namespace flashmla::backends::cpu {
@@ -89,11 +92,15 @@ constexpr TileKernels make_kernels() {
             .panel_rows = Ops::kPanelVectors * Ops::kLanes,
             .pack_queries = &pack_queries<Ops>,
             .load_keys = &Ops::load_keys,
+            .load_pairs = &load_pairs<Ops>,
             .attend = &attend<Ops>,
             .fold = &fold<Ops>,
             .store = &store_rows<Ops>,
             .add_weighted_row = &add_weighted_row<Ops>,
-            .store_scaled_row = &store_scaled_row<Ops>};
+            .store_scaled_row = &store_scaled_row<Ops>,
+            .dot_rows = &dot_rows<Ops>,
+            .project = &project<Ops>,
+            .add_gradients = gradients_of<Ops>()};
 }
 
 }  // namespace flashmla::backends::cpu

@@ -22,6 +22,44 @@ struct TileShape {
     float scale_log2 = 0;  // |softmax_scale| * log2(e): weights are 2^(scale_log2 * (score - max)), scores unscaled
     bool negate_queries = false;  // the sign of softmax_scale
     int rows = 0;                 // rows of the tile that exist; buffers hold whole vectors of rows
+    int value_offset = 0;         // where a value starts in its key's row of the key buffer; 0 = a part of the key
+};
+
+// One tile of the backward of dense prefill (gradients.hpp): resident rows are lanes, streamed rows are in the key
+// buffer, each with the columns that meet in scores (d_qk) and in products of dout and values (d_v). Queries bring q
+// and dout, keys bring k and v; one side is resident, the other streamed.
+struct GradientArgs {
+    int d_qk = 0;
+    int d_v = 0;
+    float scale = 1;
+    int rows = 0;                        // resident ones that exist
+    const float* resident_qk = nullptr;  // from pack_queries
+    const float* resident_v = nullptr;
+    const float* streamed = nullptr;  // from load_pairs
+    int count = 0;                    // streamed rows
+    bool queries_streamed = false;
+    const float* lse = nullptr;    // [queries, padded when resident] natural
+    const float* delta = nullptr;  // [queries] dout . out - dlse
+    const int* limits = nullptr;   // [queries] keys [0, limits) of the tile are seen; rising when queries are streamed
+    float* gradient_qk = nullptr;  // panels of [d_qk][rows of the panel], added to, without the scale
+    float* gradient_v = nullptr;   // the same for d_v; null when queries are resident
+    float* scratch = nullptr;      // kScratchFloats
+};
+
+// Rows times a weight matrix, for absorb and project: out[row][column] = sum over depth of x[row][depth] * w.
+struct ProjectArgs {
+    DType dtype = DType::kBFloat16;  // of all three; fp32 too
+    const void* x = nullptr;
+    std::int64_t x_stride = 0;  // elements between rows
+    const void* weight = nullptr;
+    std::int64_t weight_stride = 0;
+    bool weight_by_column = false;  // weight[column * stride + depth] instead of weight[depth * stride + column]
+    void* out = nullptr;
+    std::int64_t out_stride = 0;
+    std::int64_t rows = 0;
+    std::int64_t depth = 0;
+    int columns = 0;           // at most kProjectColumns
+    float* scratch = nullptr;  // kProjectFloats
 };
 
 // Softmax over some keys, not yet normalised: out = sum 2^(scale_log2 * (score - max)) * value.
@@ -54,12 +92,22 @@ struct AttendArgs {
 // Buffer sizes in floats (32-bit units), the largest of all instruction sets.
 inline constexpr int kScratchFloats = 2 * 64 * 64;
 inline constexpr int kKeyBufferFloats = 64 * 592;
+// Project: rows and columns of a block of the product, and the depth that is added up at a time.
+inline constexpr int kProjectRows = 64;
+inline constexpr int kProjectColumns = 64;
+inline constexpr int kProjectDepth = 576;
+inline constexpr int kProjectStride = 592;  // of the converted rows: an odd number of cache lines
+inline constexpr int kProjectFloats =
+    kProjectRows * kProjectStride + kProjectDepth * kProjectColumns + kProjectRows * kProjectColumns;
 
 struct TileKernels {
     int lanes = 0;
     int panel_rows = 0;
     void (*pack_queries)(const TileShape&, const std::uint16_t* const* rows, float* packed) = nullptr;
     void (*load_keys)(const TileShape&, const KeyRows& rows, int count, float* buffer) = nullptr;
+    // The same for 16-bit values that are no part of their keys; value_offset is d_qk.
+    void (*load_pairs)(const TileShape&, const std::uint16_t* const* keys, const std::uint16_t* const* values,
+                       int count, float* buffer) = nullptr;
     void (*attend)(const TileShape&, const AttendArgs&) = nullptr;
     // into = into merged with from.
     void (*fold)(const TileShape&, const Partial& into, const Partial& from) = nullptr;
@@ -69,6 +117,10 @@ struct TileKernels {
     // row_ops.hpp: bf16, fp16 and fp32 rows of any length; the fp32 side holds whole vectors.
     void (*add_weighted_row)(DType, const void* row, std::int64_t count, float weight, float* sums) = nullptr;
     void (*store_scaled_row)(DType, const float* sums, std::int64_t count, float factor, void* row) = nullptr;
+    // Of two 16-bit rows of whole vectors, in fp32.
+    float (*dot_rows)(DType, const std::uint16_t* a, const std::uint16_t* b, int count) = nullptr;
+    void (*project)(const ProjectArgs&) = nullptr;
+    void (*add_gradients)(const GradientArgs&) = nullptr;  // null on paths whose units are pairs
 };
 
 // The table of one instruction set; null when it is not compiled in.

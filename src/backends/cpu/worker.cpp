@@ -5,28 +5,14 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/cpu/softmax_scale.hpp"
 #include "core/float_formats.hpp"
 #include "core/planted_fault.hpp"
-#include "core/softmax_state.hpp"
 
 namespace flashmla::backends::cpu {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-// scale * log2(e), held to fp32's range: a finite scale must not turn 0 * scale into NaN.
-float scale_to_log2(float scale) {
-    const float scaled = std::abs(scale) * core::kLog2E;
-    return std::isinf(scaled) && std::isfinite(scale) ? std::numeric_limits<float>::max() : scaled;
-}
-
-// Scores are unscaled, so this is exact where fp32 would overflow on the way.
-double scaled(float score, float scale) { return static_cast<double>(score) * std::abs(static_cast<double>(scale)); }
-
-double natural_lse(float max, float sum, float scale) {
-    if (sum == 0) return std::numeric_limits<double>::quiet_NaN();  // every logit was -inf
-    return scaled(max, scale) + std::log(static_cast<double>(sum));
-}
 
 // exp(lse) / (exp(lse) + exp(sink)): no exponential of a finite number that matters overflows on the way.
 float sink_factor(double lse, float sink) {
