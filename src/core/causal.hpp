@@ -11,4 +11,9 @@ FLASHMLA_HD int visible_keys(int len, int s_q, int token, bool causal) {
     return causal ? max_of(0, len - s_q + token + 1) : len;
 }
 
+// The first query token that sees key `key`; s_q or more when none does.
+FLASHMLA_HD int first_seeing_token(int len, int s_q, int key, bool causal) {
+    return causal ? max_of(0, key - (len - s_q)) : 0;
+}
+
 }  // namespace flashmla::core

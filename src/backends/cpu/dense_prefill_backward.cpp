@@ -104,8 +104,8 @@ public:
         const PrefillShape& shape = forward.plan->shape;
         const auto group = static_cast<int>(shape.h_q / shape.h_kv);
         const int tokens = forward.length_q(task.request);
-        int first_token = 0;
-        while (first_token < tokens && visible_keys(task.request, first_token) <= first_key) ++first_token;
+        const int first_token =
+            core::first_seeing_token(forward.length_kv(task.request), tokens, first_key, shape.causal);
         for (int head = task.kv_head * group; head < (task.kv_head + 1) * group; ++head) {
             for (int token = first_token; token < tokens; token += kKeyTile) {
                 const int count = std::min(kKeyTile, tokens - token);

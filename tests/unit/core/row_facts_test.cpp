@@ -26,6 +26,20 @@ TEST(Causal, TokensBeforeTheFirstKeySeeNothing) {
     EXPECT_EQ(visible_keys(0, 2, 1, true), 0);
 }
 
+TEST(Causal, TheFirstSeeingTokenIsTheFirstThatSeesTheKey) {
+    for (const bool causal : {false, true}) {
+        for (int len = 1; len < 6; ++len) {
+            for (int s_q = 0; s_q < 8; ++s_q) {
+                for (int key = 0; key < len; ++key) {
+                    int first = 0;
+                    while (first < s_q && visible_keys(len, s_q, first, causal) <= key) ++first;
+                    EXPECT_EQ(min_of(first_seeing_token(len, s_q, key, causal), s_q), first) << len << s_q << key;
+                }
+            }
+        }
+    }
+}
+
 TEST(RequestLength, ComesFromEitherFormAndIsHeldToTheCapacity) {
     const std::int32_t lengths[] = {5, -3, 100};
     EXPECT_EQ(request_length(lengths, false, 64, 0), 5);
