@@ -133,7 +133,9 @@ Status check_shape(const PrefillShape& shape) {
     }
     const std::int64_t rows = shape.max_seqlen_q * shape.h_q;  // of a request; both are at most 2^31
     if (Status status = check_range("max_seqlen_q * h_q", rows, 0, kMaxRowsPerRequest); !status.ok()) return status;
-    return check_range("total_q * h_q", shape.total_q * shape.h_q, 0, kMaxRows);
+    // The rows of a sparse call are those of one request.
+    const std::int64_t most_rows = sparse ? kMaxRowsPerRequest : kMaxRows;
+    return check_range("total_q * h_q", shape.total_q * shape.h_q, 0, most_rows);
 }
 
 }  // namespace flashmla::plan

@@ -67,7 +67,7 @@ FLASHMLA_FAMILY(Layouts, testing_support::layouts(), false);
 FLASHMLA_FAMILY(Fp8Caches, testing_support::fp8_caches(), true);
 FLASHMLA_FAMILY(IndexLists, testing_support::index_lists(), true);
 FLASHMLA_FAMILY(ExtraCaches, testing_support::extra_caches(), true);
-FLASHMLA_FAMILY(RandomLatent, testing_support::random_latent(23000, 50), false);
+FLASHMLA_FAMILY(RandomLatent, testing_support::random_latent(23000, 36), false);
 INSTANTIATE_TEST_SUITE_P(Large, Oracle, testing::ValuesIn(on_the_widest_path(testing_support::large())), name_of);
 
 }  // namespace
