@@ -4,7 +4,8 @@
 namespace flashmla::cli {
 
 void add_kv(CLI::App& app, Selected& selected) {
-    CLI::App* kv = app.add_subcommand("kv", "Inspect and compare cache pages in .npy and .safetensors files");
+    CLI::App* kv =
+        app.add_subcommand("kv", "Inspect, verify, convert and compare cache pages in .npy and .safetensors files");
     kv->require_subcommand(1);
     kv->footer(
         "A file holds a cache as a tensor (pages, page, 1, record), (pages, page, record), (tokens, record) or, with\n"
@@ -14,6 +15,8 @@ void add_kv(CLI::App& app, Selected& selected) {
         "integers need --format bf16 or fp16. docs/kv_formats.md has the byte maps.\n"
         "`flashmla kv COMMAND --help` lists a command's options with examples.");
     add_kv_inspect(*kv, selected);
+    add_kv_verify(*kv, selected);
+    add_kv_convert(*kv, selected);
     add_kv_diff(*kv, selected);
 }
 

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/kv_quantize.hpp"
+
 namespace flashmla::cli {
 namespace {
 
-constexpr float kSmallestScale = 1e-4F;
 constexpr int kE4m3Limit = 0x7e;      // 448
 constexpr int kE4m3HalfRange = 0x76;  // 224: the quantiser's largest code of a group is at least that
 constexpr std::uint16_t kFp16Limit = 0x7bff;
@@ -80,10 +81,10 @@ void ScaleStats::add(float scale, int largest_code) {
     }
     const std::uint32_t bits = core::float_bits(scale);
     const bool power = (bits & 0x7fffff) == 0 || scale == 0x1p-127F;
-    const bool floor = scale == kSmallestScale || scale == 0x1p-13F;
+    const bool floor = scale == core::kSmallestScale || scale == core::round_up_to_power_of_two(core::kSmallestScale);
     powers_of_two += power;
     at_floor += floor;
-    below_floor += scale < kSmallestScale;
+    below_floor += scale < core::kSmallestScale;
     underused += !floor && largest_code < kE4m3HalfRange;
     smallest = std::min<double>(smallest, scale);
     largest = std::max<double>(largest, scale);

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 COMMANDS = ("run", "simulate", "info", "plan", "verify", "bench")
-KV_COMMANDS = ("kv inspect", "kv diff")
+KV_COMMANDS = ("kv inspect", "kv verify", "kv convert", "kv diff")
 
 
 def examples(help_text):
@@ -30,7 +30,7 @@ def test_version(flashmla):
 def test_kv_help_teaches_the_files(flashmla):
     done = flashmla("kv --help")
     assert done.code == 0
-    for word in ("inspect", "diff", "fp8_656", "--format bf16", "(pages, page, 1, record)"):
+    for word in ("inspect", "verify", "convert", "diff", "fp8_656", "--format bf16", "(pages, page, 1, record)"):
         assert word in done.out
 
 

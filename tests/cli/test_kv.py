@@ -134,7 +134,7 @@ def test_options_that_do_not_fit(flashmla, cache_files, options, complaint):
     assert complaint in done.err
 
 
-@pytest.mark.parametrize("command", ["inspect"])
+@pytest.mark.parametrize("command", ["inspect", "verify", "convert"])
 @pytest.mark.parametrize("content, complaint", [
     (None, "cannot be read"), (b"", "0 bytes"), (b"\x93NUMPY\x01\x00\xff\xff{}", "claims 65535"),
     (b"\xff" * 64, "18446744073709551615"), (struct.pack("<Q", 2) + b"[]", "an array"),

@@ -28,7 +28,8 @@ ALLOWED = {
     "src/capi": ["flashmla/*", "capi/*"],
     "src/reference": ["flashmla/*", "core/*", "reference/*"],
     # Besides the public interface: the oracle, what random 16-bit data is made of, and the records of a cache file.
-    "cli": ["flashmla/*", "cli/*", "bench/*", "reference/*", "core/random.hpp", "core/float_formats.hpp", "core/kv_record.hpp"],
+    "cli": ["flashmla/*", "cli/*", "bench/*", "reference/*", "core/random.hpp", "core/float_formats.hpp", "core/kv_record.hpp",
+            "core/kv_quantize.hpp"],
     "bench": ["flashmla/*", "bench/*", "reference/*", "core/random.hpp"],
     "python": ["flashmla/*", "python/*"],
     "fuzz": ["flashmla/*", "fuzz/*", "cli/tensor_file/*", "core/random.hpp"],
