@@ -14,7 +14,7 @@ verify=$build/bin/flashmla_planted
 dense='tokens_7_causal|random_std_100|rising_std_800|length_13|pool_of'
 records='std_100_percent_fp8_(656|584)'
 cases=([1]=$dense [2]=$dense [3]=$dense [4]=$dense [5]=$dense [6]=$records [7]=$records
-    [8]='rising_sink' [9]='lengths_1_fp8_656' [10]='SparsePrefill.*Matches')
+    [8]='lengths_2_fp8_656' [9]='lengths_1_fp8_656' [10]='SparsePrefill.*Matches')
 mapfile -t all < <("$program" --gtest_list_tests | awk '/^[^ ]/ {suite = $1} /^  / {print suite $1}' | grep -v emulated)
 missed=0
 

@@ -80,7 +80,8 @@ TEST_P(SparsePrefill, Matches) {
 
 std::vector<PrefillCase> cases() {
     std::vector<DecodeSpec> specs;
-    const auto add = [&specs](const char* name, std::int64_t tokens, std::int64_t heads, std::int64_t topk) -> DecodeSpec& {
+    const auto add = [&specs](const char* name, std::int64_t tokens, std::int64_t heads,
+                              std::int64_t topk) -> DecodeSpec& {
         DecodeSpec& spec = specs.emplace_back();
         spec.name = name;
         spec.seed = 24000 + specs.size();
@@ -137,7 +138,8 @@ TEST(SparsePrefillLimits, MistakesAreNamedAndNothingIsWritten) {
         {"indices: got rank 2, wanted rank 3: (s_q, h_kv, topk)", [](SparsePrefillArgs& a) { a.indices.rank = 2; }},
         {"topk: got 0", [](SparsePrefillArgs& a) { a.indices.shape[2] = 0; }},
         {"kv: got shape (11, 2, 576)", [](SparsePrefillArgs& a) { a.kv.shape[1] = 2; }},
-        {"kv: got dtype float16, wanted bfloat16, q's dtype", [](SparsePrefillArgs& a) { a.kv.dtype = DType::kFloat16; }},
+        {"kv: got dtype float16, wanted bfloat16, q's dtype",
+         [](SparsePrefillArgs& a) { a.kv.dtype = DType::kFloat16; }},
         {"topk_length: got shape (2,)",
          [](SparsePrefillArgs& a) { a.topk_length = contiguous_view(a.indices.data, DType::kInt32, {2}); }},
         {"max_logits: got a null pointer", [](SparsePrefillArgs& a) { a.max_logits.data = nullptr; }},
@@ -159,7 +161,8 @@ TEST(SparsePrefillLimits, NoTokensAndManyTokens) {
     std::vector<std::uint16_t> q(65600 * 320, core::float_to_bf16(1)), kv(2 * 320, core::float_to_bf16(0.5f));
     std::vector<std::uint16_t> out(65600 * 256, 0x7fa5);
     std::vector<float> lse(65600, -1), max(65600, -1);
-    for (std::size_t i = 0; i < ids.size(); i += 8) ids[i] = static_cast<std::int32_t>(i / 8 % 2);  // every second token
+    for (std::size_t i = 0; i < ids.size(); i += 8)
+        ids[i] = static_cast<std::int32_t>(i / 8 % 2);  // every second token
     for (const std::int64_t tokens : {0, 65600}) {
         SparsePrefillArgs args;
         args.q = contiguous_view(q.data(), DType::kBFloat16, {tokens, 1, 320});

@@ -49,8 +49,10 @@ int KeyWalk::next_listed(KeyRows& rows) {
     for (; count < kKeyTile && span_.begin < span_.end; ++span_.begin) {
         const bool extra = span_.begin >= first_entries_;
         const KeyPool& pool = extra ? call_.extra : call_.cache;
-        const std::int32_t id = extra ? call_.extra_indices.of(span_.request, span_.token)[span_.begin - first_entries_]
-                                      : call_.indices.of(span_.request, span_.token)[span_.begin];
+        const core::IndexLists& lists = extra ? call_.extra_indices : call_.indices;
+        if (lists.ids == nullptr) break;  // never: a list without ids has no entries
+        const std::int32_t id =
+            lists.of(span_.request, span_.token)[extra ? span_.begin - first_entries_ : span_.begin];
         if (!names_token(pool, id)) continue;
         point_at(rows, count++, call_, pool, span_.kv_head, id / pool.page_size, id % pool.page_size);
     }

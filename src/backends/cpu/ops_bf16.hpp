@@ -66,9 +66,10 @@ struct Bf16Ops : Isa {
             for (int d = 0; d < shape.d_qk; d += 2 * Isa::kLanes) store(to + 2 * d, load<F>(rows.values[k] + 2 * d));
             return;
         }
-        decode_key<Ops>(shape, rows, k, [to](int d, F values) FLASHMLA_INLINE_LAMBDA {
-            store(to + 2 * d, __builtin_convertvector(round_to_bf16<Ops>(values), Half<Ops>));
-        });
+        decode_key<Ops>(
+            shape, rows, k, [to](int d, F values) __attribute__((always_inline)) {
+                store(to + 2 * d, __builtin_convertvector(round_to_bf16<Ops>(values), Half<Ops>));
+            });
     }
 
     static void load_keys(const TileShape& shape, const KeyRows& rows, int count, float* buffer) {

@@ -39,7 +39,8 @@ struct Fp32Ops : Isa {
     static void load_keys(const TileShape& shape, const KeyRows& rows, int count, float* buffer) {
         for (int k = 0; k < count; ++k) {
             float* to = buffer + k * kKeyStride;
-            decode_key<Ops>(shape, rows, k, [to](int d, F values) FLASHMLA_INLINE_LAMBDA { store(to + d, values); });
+            decode_key<Ops>(
+                shape, rows, k, [to](int d, F values) __attribute__((always_inline)) { store(to + d, values); });
         }
     }
 };

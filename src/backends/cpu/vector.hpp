@@ -10,7 +10,6 @@
 #include <utility>
 
 #define FLASHMLA_INLINE inline __attribute__((always_inline))
-#define FLASHMLA_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace flashmla::backends::cpu {
 
