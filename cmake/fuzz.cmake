@@ -25,7 +25,7 @@ if(nlohmann_json_FOUND)
   target_link_libraries(fuzz_tensor_files PRIVATE nlohmann_json::nlohmann_json)
 endif()
 
-set(argument_sources arguments.cpp c_call.cpp plans.cpp attention_calls.cpp cache_calls.cpp)
+set(argument_sources arguments.cpp c_call.cpp plans.cpp attention_calls.cpp cache_calls.cpp prefill_calls.cpp)
 list(TRANSFORM argument_sources PREPEND ${PROJECT_SOURCE_DIR}/fuzz/)
 flashmla_add_fuzz_target(arguments ${argument_sources})
 target_link_libraries(fuzz_arguments PRIVATE flashmla)

@@ -85,6 +85,10 @@ std::unique_ptr<CCall> make_gather(Input& input);
 std::unique_ptr<CCall> make_copy_pages(Input& input);
 std::unique_ptr<CCall> make_convert(Input& input);
 std::unique_ptr<CCall> make_merge(Input& input);
+std::unique_ptr<CCall> make_sparse_prefill(Input& input);
+std::unique_ptr<CCall> make_dense_prefill(Input& input);
+std::unique_ptr<CCall> make_dense_prefill_backward(Input& input);
+std::unique_ptr<CCall> make_absorb(Input& input);
 
 // Everything that takes no tensors: device, build, cache sizes, plans from made-up shapes for made-up devices.
 void fuzz_plans_and_facts(Input& input);

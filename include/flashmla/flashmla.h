@@ -10,11 +10,13 @@
 #ifndef FLASHMLA_FLASHMLA_H
 #define FLASHMLA_FLASHMLA_H
 
+#include "flashmla/c/absorb.h"
 #include "flashmla/c/decode.h"
 #include "flashmla/c/info.h"
 #include "flashmla/c/kv_cache.h"
 #include "flashmla/c/merge.h"
 #include "flashmla/c/plan.h"
+#include "flashmla/c/prefill.h"
 #include "flashmla/c/types.h"
 #include "flashmla/version.h"
 

@@ -9,6 +9,7 @@
 #include "capi/guard.hpp"
 #include "capi/reader.hpp"
 #include "flashmla/build_info.hpp"
+#include "flashmla/capability.hpp"
 #include "flashmla/catalog.hpp"
 
 namespace flashmla::capi {
@@ -80,6 +81,25 @@ Status cache_bytes(flashmla_cache_format given, std::int64_t d_qk, std::int64_t 
     return {};
 }
 
+Status check_query(const flashmla_capability_query* given, const flashmla_device_info* given_device) {
+    Reader outer;
+    const auto c = outer.structure("query", given);
+    if (!outer.status().ok()) return outer.status();
+    Reader read("query.");
+    CapabilityQuery query;
+    read.operation("operation", c.operation, query.operation);
+    read.dtype("dtype", c.dtype, query.dtype);
+    read.format("format", c.format, query.dtype, query.format);
+    read.flag("sparse", c.sparse, query.sparse);
+    read.reserved("reserved", c.reserved);
+    if (!read.status().ok()) return read.status();
+    query.dims = {.d_qk = c.d_qk, .d_v = c.d_v};
+    query.page_size = c.page_size;
+    DeviceInfo device;
+    if (Status status = read_device_info(given_device, device); !status.ok()) return status;
+    return check_capability(query, device);
+}
+
 }  // namespace
 
 Status read_device_info(const flashmla_device_info* given, DeviceInfo& info) {
@@ -144,6 +164,10 @@ int32_t flashmla_cuda_device_count() {
 const char* flashmla_kernel_name(int32_t index) {
     const auto kernels = kernel_catalog();
     return index >= 0 && static_cast<std::size_t>(index) < kernels.size() ? kernels[index].name : nullptr;
+}
+
+flashmla_status flashmla_check_capability(const flashmla_capability_query* query, const flashmla_device_info* device) {
+    return guarded([&] { return check_query(query, device); });
 }
 
 flashmla_status flashmla_cache_record_bytes(flashmla_cache_format format, int64_t d_qk, int64_t* bytes) {

@@ -18,17 +18,25 @@ template <class T>
 inline constexpr std::size_t kFirstSize = sizeof(T);
 
 // The header's name of a type, for messages.
+constexpr const char* c_name(const flashmla_absorb_args*) { return "flashmla_absorb_args"; }
 constexpr const char* c_name(const flashmla_append_args*) { return "flashmla_append_args"; }
 constexpr const char* c_name(const flashmla_build_info*) { return "flashmla_build_info"; }
+constexpr const char* c_name(const flashmla_capability_query*) { return "flashmla_capability_query"; }
 constexpr const char* c_name(const flashmla_convert_args*) { return "flashmla_convert_args"; }
 constexpr const char* c_name(const flashmla_copy_pages_args*) { return "flashmla_copy_pages_args"; }
 constexpr const char* c_name(const flashmla_decode_args*) { return "flashmla_decode_args"; }
 constexpr const char* c_name(const flashmla_decode_shape*) { return "flashmla_decode_shape"; }
+constexpr const char* c_name(const flashmla_dense_prefill_args*) { return "flashmla_dense_prefill_args"; }
+constexpr const char* c_name(const flashmla_dense_prefill_backward_args*) {
+    return "flashmla_dense_prefill_backward_args";
+}
 constexpr const char* c_name(const flashmla_device_info*) { return "flashmla_device_info"; }
 constexpr const char* c_name(const flashmla_gather_args*) { return "flashmla_gather_args"; }
 constexpr const char* c_name(const flashmla_merge_args*) { return "flashmla_merge_args"; }
 constexpr const char* c_name(const flashmla_plan_info*) { return "flashmla_plan_info"; }
 constexpr const char* c_name(const flashmla_plan_options*) { return "flashmla_plan_options"; }
+constexpr const char* c_name(const flashmla_prefill_shape*) { return "flashmla_prefill_shape"; }
+constexpr const char* c_name(const flashmla_sparse_prefill_args*) { return "flashmla_sparse_prefill_args"; }
 constexpr const char* c_name(const flashmla_tensor*) { return "flashmla_tensor"; }
 
 struct StructSizes {

@@ -1,4 +1,4 @@
-// What is running and on what: build_info.hpp, device.hpp, cache_format.hpp.
+// What is running and on what: build_info.hpp, device.hpp, capability.hpp, cache_format.hpp.
 #ifndef FLASHMLA_C_INFO_H
 #define FLASHMLA_C_INFO_H
 
@@ -51,6 +51,21 @@ FLASHMLA_API int32_t flashmla_cuda_device_count(void);
 
 // Name of kernel number `index` of the catalogue, from 0; null past the last one.
 FLASHMLA_API const char* flashmla_kernel_name(int32_t index);
+
+typedef struct flashmla_capability_query {
+    uint32_t struct_size;
+    flashmla_operation operation;
+    flashmla_dtype dtype;          // of the queries, or of the rows for cache operations
+    flashmla_cache_format format;  // of the cache; ignored by operations without one
+    int32_t d_qk, d_v;             // head dimensions; ignored by operations without heads
+    int32_t sparse;                // decode by indices
+    int32_t reserved;
+    int64_t page_size;  // decode
+} flashmla_capability_query;
+
+// FLASHMLA_OK = yes; FLASHMLA_UNSUPPORTED = no, and flashmla_last_error() says why.
+FLASHMLA_API flashmla_status flashmla_check_capability(const flashmla_capability_query* query,
+                                                       const flashmla_device_info* device);
 
 // Bytes of a token's record and of a page of them.
 FLASHMLA_API flashmla_status flashmla_cache_record_bytes(flashmla_cache_format format, int64_t d_qk, int64_t* bytes);
