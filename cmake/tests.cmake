@@ -39,8 +39,9 @@ file(GLOB unit_folders RELATIVE ${PROJECT_SOURCE_DIR}/tests CONFIGURE_DEPENDS ${
 foreach(folder ${unit_folders})
   flashmla_add_test_folder(${folder})
 endforeach()
-# It emulates 64-byte vectors, which the compiler notes are passed differently with AVX-512; there every such call is inlined.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/cpu/emulated_kernels.cpp PROPERTIES COMPILE_OPTIONS -Wno-psabi)
+# They emulate 64-byte vectors, which the compiler notes are passed differently with AVX-512; there every such call is inlined.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/cpu/emulated_kernels.cpp
+                            ${PROJECT_SOURCE_DIR}/tests/cpu/cache_values_test.cpp PROPERTIES COMPILE_OPTIONS -Wno-psabi)
 flashmla_add_test_folder(cpu)
 if(TARGET test_cpu AND NOT FLASHMLA_PLANTED_FAULT)
   include(cmake/planted_faults.cmake)

@@ -27,18 +27,21 @@ FLASHMLA_INLINE Float<Ops> decode_e4m3(const std::uint8_t* from) {
 // goes through eight scalar registers).
 template <class Ops>
 FLASHMLA_INLINE Bytes<Ops> encode_e4m3(Float<Ops> value) {
-    constexpr std::uint32_t kSmallestNormal = std::uint32_t{127 - 6} << 23;  // 2^-6
-    constexpr std::uint32_t kUnits = std::uint32_t{127 + 14} << 23;          // 2^14, whose last place is 2^-9
-    const Uint<Ops> bits = reinterpret_cast<Uint<Ops>>(value);
-    const Uint<Ops> magnitude = bits & 0x7fffffffu;
-    const Float<Ops> shifted = reinterpret_cast<Float<Ops>>(magnitude) + splat<Ops>(0x1p14f);
-    const Uint<Ops> subnormal = reinterpret_cast<Uint<Ops>>(shifted) - kUnits;
-    const Uint<Ops> rounded = magnitude + 0x7ffffu + ((magnitude >> 20) & 1);
-    Uint<Ops> normal = (rounded - (kSmallestNormal - (std::uint32_t{1} << 23))) >> 20;
-    normal = normal < 0x7e ? normal : Uint<Ops>{} + 0x7e;
-    Uint<Ops> code = magnitude < kSmallestNormal ? subnormal : normal;
-    code = value == value ? code : Uint<Ops>{} + 0x7f;
-    return Ops::low_bytes(code | ((bits >> 24) & 0x80));
+    constexpr std::int32_t kSmallestExponent = (127 - 6) << 23;  // of the normal codes; the subnormal ones share its units
+    constexpr std::int32_t kLargest = 0x43e00000;                // 448
+    const Int<Ops> bits = reinterpret_cast<Int<Ops>>(value);
+    Int<Ops> magnitude = bits & 0x7fffffff;
+    magnitude = magnitude > kLargest ? Int<Ops>{} + kLargest : magnitude;
+    Int<Ops> exponent = magnitude & 0x7f800000;
+    exponent = exponent > kSmallestExponent ? exponent : Int<Ops>{} + kSmallestExponent;
+    // A power of two 2^20 above the value's: adding it leaves the value, rounded to units of an eighth of 2^exponent,
+    // in the low mantissa bits: 8 to 16 of them for a normal code, up to 8 for a subnormal one.
+    const Int<Ops> shifter = exponent + (20 << 23);
+    const Float<Ops> sum = reinterpret_cast<Float<Ops>>(magnitude) + reinterpret_cast<Float<Ops>>(shifter);
+    const Int<Ops> units = reinterpret_cast<Int<Ops>>(sum) - shifter;
+    Int<Ops> code = units + ((exponent - kSmallestExponent) >> 20);
+    code = value == value ? code : Int<Ops>{} + 0x7f;
+    return Ops::low_bytes(reinterpret_cast<Uint<Ops>>(code | ((bits >> 24) & 0x80)));
 }
 
 }  // namespace flashmla::backends::cpu
