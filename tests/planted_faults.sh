@@ -52,4 +52,11 @@ for fault in "${!cases[@]}"; do
         missed=$((missed + 1))
     fi
 done
+
+# The faults that append can make too, in its own test.
+for fault in 6 7; do
+    for path in $(printf '%s\n' "${all[@]}" | sed -nE 's/.*CacheAppend\.EveryFormat[A-Za-z]*\/([a-z0-9_]+)$/\1/p'); do
+        demand "$fault" "$path (append)" < <(printf '%s\n' "${all[@]}" | grep -E "CacheAppend\.EveryFormat.*/$path\$")
+    done
+done
 exit $((missed > 0))

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "backends/cpu/cache_values.hpp"
+#include "backends/cpu/isa_plain.hpp"
 #include "core/cpu_isa.hpp"
 #include "cpu/paths.hpp"
 #include "reference/cache.hpp"
@@ -16,25 +17,10 @@ namespace {
 
 namespace cpu = backends::cpu;
 
-struct Emulated {
-    static constexpr int kLanes = 16;
-    static FLASHMLA_INLINE cpu::Lanes<kLanes>::Float decode_fp16(const std::uint16_t* from) {
-        cpu::Lanes<kLanes>::Float v;
-        for (int i = 0; i < kLanes; ++i) v[i] = core::fp16_to_float(from[i]);
-        return v;
-    }
-    static FLASHMLA_INLINE cpu::Lanes<kLanes>::Half encode_fp16(cpu::Lanes<kLanes>::Float value) {
-        cpu::Lanes<kLanes>::Half v;
-        for (int i = 0; i < kLanes; ++i) v[i] = core::float_to_fp16(value[i]);
-        return v;
-    }
-    static FLASHMLA_INLINE cpu::ByteLanes<kLanes>::Byte low_bytes(cpu::Lanes<kLanes>::Uint value) {
-        return __builtin_convertvector(value, cpu::ByteLanes<kLanes>::Byte);
-    }
-};
+struct Tag {};
 
 const cpu::CacheKernels& kernels_of(const std::string& path) {
-    static constexpr cpu::CacheKernels kEmulated = cpu::make_cache_kernels<Emulated>();
+    static constexpr cpu::CacheKernels kEmulated = cpu::make_cache_kernels<cpu::Plain<Tag, 16>>();
     if (path == "emulated_avx512") return kEmulated;
     const ForcedIsa forced(path.c_str());
     return *cpu::select_cache_kernels().value();

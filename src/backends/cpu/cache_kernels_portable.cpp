@@ -1,29 +1,14 @@
 #include <string>
 
 #include "backends/cpu/cache_values.hpp"
+#include "backends/cpu/isa_plain.hpp"
 #include "core/cpu_isa.hpp"
 
 namespace flashmla::backends::cpu {
 namespace {
 
-struct Portable {
-    static constexpr int kLanes = 4;
-    static Lanes<kLanes>::Float decode_fp16(const std::uint16_t* from) {
-        Lanes<kLanes>::Float v;
-        for (int i = 0; i < kLanes; ++i) v[i] = core::fp16_to_float(from[i]);
-        return v;
-    }
-    static Lanes<kLanes>::Half encode_fp16(Lanes<kLanes>::Float value) {
-        Lanes<kLanes>::Half v;
-        for (int i = 0; i < kLanes; ++i) v[i] = core::float_to_fp16(value[i]);
-        return v;
-    }
-    static ByteLanes<kLanes>::Byte low_bytes(Lanes<kLanes>::Uint value) {
-        return __builtin_convertvector(value, ByteLanes<kLanes>::Byte);
-    }
-};
-
-constexpr CacheKernels kKernels = make_cache_kernels<Portable>();
+struct Tag {};
+constexpr CacheKernels kKernels = make_cache_kernels<Plain<Tag, 4>>();
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 
 namespace flashmla::backends::cpu {
 
-// Isa: kLanes, decode_fp16(const uint16_t*), encode_fp16(Float), low_bytes(Uint) for values below 256.
+// Isa: kLanes, decode_fp16(from), decode_e4m3(from), encode_fp16(Float), low_bytes(Uint) for lanes below 256.
 template <class Isa>
 struct CacheValues {
     static constexpr int kLanes = Isa::kLanes;
@@ -83,7 +83,7 @@ struct CacheValues {
     static void dequantize(const std::uint8_t* from, int count, float scale, float* to) {
         const Float<Isa> factor = splat<Isa>(scale);
         int i = 0;
-        for (; i + kLanes <= count; i += kLanes) store(to + i, decode_e4m3<Isa>(from + i) * factor);
+        for (; i + kLanes <= count; i += kLanes) store(to + i, Isa::decode_e4m3(from + i) * factor);
         for (; i < count; ++i) to[i] = core::e4m3_to_float(from[i]) * scale;
     }
 };

@@ -1,0 +1,21 @@
+// What the memory of this machine does, measured over buffers beyond every cache.
+#pragma once
+
+namespace flashmla::bench {
+
+struct MemoryRates {
+    double read_gbps = 0;   // summing
+    double write_gbps = 0;  // memset: full lines, written without being read first where the C library does so
+    double copy_gbps = 0;   // memcpy, bytes read plus bytes written
+    double best() const;    // the largest of the three
+};
+
+struct MemoryMeasurement {
+    MemoryRates wall;         // all threads together, by the wall clock
+    MemoryRates of_cpu_time;  // bytes a second that a thread was given a core: other load disturbs it less
+};
+
+// With `threads` threads at once; the best of `samples` passes each.
+MemoryMeasurement measure_memory(int threads, int samples);
+
+}  // namespace flashmla::bench

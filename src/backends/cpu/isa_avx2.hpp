@@ -1,0 +1,39 @@
+// What the AVX2 paths of the CPU kernels share. Only for translation units compiled with AVX2, FMA and F16C flags.
+#pragma once
+
+#include <immintrin.h>
+
+#include "backends/cpu/fp8_vector.hpp"
+
+namespace flashmla::backends::cpu {
+
+// Tag keeps the instantiations of the translation units apart (see vector.hpp).
+template <class Tag>
+struct Avx2 {
+    static constexpr int kLanes = 8;
+
+    static FLASHMLA_INLINE __m256 multiply_add_f32(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
+    static FLASHMLA_INLINE __m256 decode_fp16(const void* from) {
+        return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(from)));
+    }
+    // Exponent and mantissa in fp16's places are the value times 2^-8.
+    static FLASHMLA_INLINE __m256 decode_e4m3(const std::uint8_t* from) {
+        const __m128i codes = _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+        const __m128i half = _mm_and_si128(_mm_slli_epi16(codes, 7), _mm_set1_epi16(static_cast<short>(0xbf80)));
+        const __m128i top = _mm_set1_epi16(0x3f80);
+        const __m128i nan = _mm_and_si128(_mm_cmpeq_epi16(_mm_and_si128(half, top), top), _mm_set1_epi16(0x7c00));
+        return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(half, nan)), _mm256_set1_ps(256));
+    }
+    static FLASHMLA_INLINE Lanes<kLanes>::Half encode_fp16(__m256 value) {
+        return reinterpret_cast<Lanes<kLanes>::Half>(
+            _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    }
+    // Lanes below 256 as bytes (the compiler's own conversion goes through eight scalar registers).
+    static FLASHMLA_INLINE ByteLanes<kLanes>::Byte low_bytes(Lanes<kLanes>::Uint value) {
+        const auto lanes = reinterpret_cast<__m256i>(value);
+        const __m128i halves = _mm_packus_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
+        return reinterpret_cast<ByteLanes<kLanes>::Byte>(_mm_cvtsi128_si64(_mm_packus_epi16(halves, halves)));
+    }
+};
+
+}  // namespace flashmla::backends::cpu

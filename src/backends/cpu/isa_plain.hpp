@@ -1,0 +1,36 @@
+// What a path needs of an instruction set, for any CPU and any number of lanes: vectors as the compiler sees fit,
+// 16-bit floats value by value, no fused multiply-add. The portable path, and the emulation of wider ones in tests.
+#pragma once
+
+#include "backends/cpu/fp8_vector.hpp"
+#include "core/float_formats.hpp"
+
+namespace flashmla::backends::cpu {
+
+// Tag keeps the instantiations of the translation units apart (see vector.hpp).
+template <class Tag, int kLaneCount>
+struct Plain {
+    static constexpr int kLanes = kLaneCount;
+    using F = typename Lanes<kLanes>::Float;
+    using H = typename Lanes<kLanes>::Half;
+    using Byte = typename ByteLanes<kLanes>::Byte;
+
+    static FLASHMLA_INLINE F multiply_add_f32(F a, F b, F c) { return a * b + c; }
+    static FLASHMLA_INLINE F decode_fp16(const void* from) {
+        const H codes = load<H>(from);
+        F v;
+        for (int i = 0; i < kLanes; ++i) v[i] = core::fp16_to_float(codes[i]);
+        return v;
+    }
+    static FLASHMLA_INLINE F decode_e4m3(const std::uint8_t* from) { return cpu::decode_e4m3<Plain>(from); }
+    static FLASHMLA_INLINE H encode_fp16(F value) {
+        H v;
+        for (int i = 0; i < kLanes; ++i) v[i] = core::float_to_fp16(value[i]);
+        return v;
+    }
+    static FLASHMLA_INLINE Byte low_bytes(typename Lanes<kLanes>::Uint value) {
+        return __builtin_convertvector(value, Byte);
+    }
+};
+
+}  // namespace flashmla::backends::cpu
