@@ -27,8 +27,9 @@ FLASHMLA_INLINE Float<Ops> decode_e4m3(const std::uint8_t* from) {
 // goes through eight scalar registers).
 template <class Ops>
 FLASHMLA_INLINE Bytes<Ops> encode_e4m3(Float<Ops> value) {
-    constexpr std::int32_t kSmallestExponent = (127 - 6) << 23;  // of the normal codes; the subnormal ones share its units
-    constexpr std::int32_t kLargest = 0x43e00000;                // 448
+    constexpr std::int32_t kSmallestExponent = (127 - 6)
+                                               << 23;  // of the normal codes; the subnormal ones share its units
+    constexpr std::int32_t kLargest = 0x43e00000;      // 448
     const Int<Ops> bits = reinterpret_cast<Int<Ops>>(value);
     Int<Ops> magnitude = bits & 0x7fffffff;
     magnitude = magnitude > kLargest ? Int<Ops>{} + kLargest : magnitude;
