@@ -10,7 +10,7 @@ flashmla_set_isa_flags(planted_backend)
 add_library(flashmla_planted OBJECT EXCLUDE_FROM_ALL ${planted_backend})
 target_link_libraries(flashmla_planted PRIVATE flashmla_options)
 target_compile_definitions(flashmla_planted PRIVATE
-    FLASHMLA_PLANTED_FAULT=-1 $<TARGET_PROPERTY:flashmla_backends_cpu,COMPILE_DEFINITIONS>)
+    "FLASHMLA_PLANTED_FAULT=(-1)" $<TARGET_PROPERTY:flashmla_backends_cpu,COMPILE_DEFINITIONS>)
 
 add_custom_target(planted_faults)
 add_executable(test_cpu_planted EXCLUDE_FROM_ALL $<TARGET_OBJECTS:flashmla_planted> ${planted_tests})
