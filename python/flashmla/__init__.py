@@ -5,12 +5,15 @@ Errors are ValueError for arguments an operation never accepts, NotImplementedEr
 MemoryError, and RuntimeError when the device fails; nothing is written before all checks have passed.
 """
 
+from flashmla._absorb import absorb_query, project_output
 from flashmla._cache import append, convert, copy_pages, empty_cache, gather
 from flashmla._core import DecodePlan, PrefillPlan
 from flashmla._decode import decode
+from flashmla._dense_prefill import dense_prefill, dense_prefill_backward
 from flashmla._info import Capability, capability, info, kernels, plan, plan_prefill
 from flashmla._merge import merge
 from flashmla._simulator import FlashMLADecodingSimulator
+from flashmla._sparse_prefill import sparse_prefill
 
 __version__: str = info()["version"]
 
@@ -19,11 +22,14 @@ __all__ = [
     "DecodePlan",
     "FlashMLADecodingSimulator",
     "PrefillPlan",
+    "absorb_query",
     "append",
     "capability",
     "convert",
     "copy_pages",
     "decode",
+    "dense_prefill",
+    "dense_prefill_backward",
     "empty_cache",
     "gather",
     "info",
@@ -31,4 +37,6 @@ __all__ = [
     "merge",
     "plan",
     "plan_prefill",
+    "project_output",
+    "sparse_prefill",
 ]

@@ -40,6 +40,9 @@ class HostArray:
 def host_array(shape: Sequence[int], dtype: str) -> HostArray: ...
 def build_info() -> dict[str, str]: ...
 def kernels() -> list[dict[str, Any]]: ...
+def check_capability(operation: str, device: str, dtype: str, format: str) -> None:
+    """Raises the reason why not."""
+
 def cuda_device_count() -> int: ...
 def device_info(name: str) -> dict[str, Any]: ...
 def plan(
@@ -89,6 +92,48 @@ def decode(
     extras: tuple[Any, ...] | None = None,
     /,
 ) -> None: ...
+def sparse_prefill(
+    tensors: tuple[Any, ...],
+    d_v: int,
+    softmax_scale: float | None,
+    options: tuple[bool, str, int],
+    workspace: Any,
+    stream: int | None,
+    execute: bool,
+    /,
+) -> int:
+    """tensors: q, kv, indices, topk_length, attn_sink, out, max_logits, lse.
+
+    Returns workspace bytes; without `execute` outputs may be None and nothing runs. So do the next two.
+    """
+
+def dense_prefill(
+    tensors: tuple[Any, ...],
+    max_seqlens: tuple[int | None, int | None],
+    softmax_scale: float | None,
+    causal: bool,
+    options: tuple[bool, str, int],
+    workspace: Any,
+    stream: int | None,
+    execute: bool,
+    /,
+) -> int:
+    """tensors: q, k, v, cu_seqlens_q, cu_seqlens_kv, out, lse."""
+
+def dense_prefill_backward(
+    tensors: tuple[Any, ...],
+    gradients: tuple[Any, ...],
+    max_seqlens: tuple[int | None, int | None],
+    softmax_scale: float | None,
+    causal: bool,
+    options: tuple[bool, str, int],
+    workspace: Any,
+    stream: int | None,
+    execute: bool,
+    /,
+) -> int:
+    """tensors as above; gradients: dout, dlse, dq, dk, dv."""
+
 def cache_record_bytes(format: str, d_qk: int, /) -> int: ...
 def cache_page_bytes(format: str, d_qk: int, page_size: int, /) -> int: ...
 def values_of_record(argument: str, cache: Any, /) -> int:
@@ -128,6 +173,8 @@ def convert(
     /,
 ) -> None: ...
 def merge(outs: Sequence[Any], lses: Sequence[Any], out: Any, lse: Any, stream: int | None, /) -> None: ...
+def absorb_query(x: Any, weight: Any, out: Any, stream: int | None, /) -> None: ...
+def project_output(x: Any, weight: Any, out: Any, stream: int | None, /) -> None: ...
 def simulate_decoding_step(
     num_heads: int,
     head_dim: int,

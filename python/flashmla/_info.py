@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from flashmla import _core
@@ -165,16 +167,40 @@ class Capability:
 def capability(operation: str = "decode", *, device: str = "cpu", **dims: Any) -> Capability:
     """Whether this build can run an operation on a device, or the reason why not; raises nothing for a "no".
 
-    `dims` are the keyword arguments of `plan` (dtype, h_q, h_kv, s_q, d_qk, d_v, page_size, ...); what is left out takes
-    the value of DeepSeek-V3 at one request.
+    Arguments:
+        operation: "decode", "sparse_prefill", "dense_prefill", "dense_prefill_backward", "append", "gather", "copy_pages",
+            "convert", "merge" or "absorb".
+        device: as in `plan`.
+        dims: for decode the keyword arguments of `plan` (dtype, format, h_q, topk, ...), for prefill those of `plan_prefill`,
+            for the others dtype and format. What is left out takes the value of DeepSeek-V3 at one request.
+
+    Returns:
+        A `Capability`.
+
+    Raises:
+        TypeError: dims that the operation does not have.
     """
-    if operation != "decode":
-        return Capability(False, f"operation: got {operation!r}, this build has 'decode'")
-    dims = {"b": 1, "max_pages": 1, **dims}
     try:
-        found = plan(device=device, **dims)
+        if operation in _PLANNED:
+            found = _PLANNED[operation](device, dims)
+        else:
+            _core.check_capability(operation, device, **{"dtype": "bfloat16", "format": "bf16", **dims})
+            return Capability(True, f"{operation} runs on {device}")
     except (ValueError, NotImplementedError) as error:
         return Capability(False, str(error))
     if not next(kernel["built"] for kernel in _core.kernels() if kernel["name"] == found.kernel):
         return Capability(False, f"{found.kernel} fits, but this build of flashmla was made without it")
     return Capability(True, found.reason, found.kernel)
+
+
+def _prefill_plan(operation: str, device: str, dims: dict[str, Any]) -> _core.PrefillPlan:
+    sparse = {"topk": 1} if operation == "sparse_prefill" else {}
+    return plan_prefill(operation, device=device, **{"total_q": 1, "total_kv": 1, **sparse, **dims})
+
+
+_PLANNED: dict[str, Callable[[str, dict[str, Any]], _core.DecodePlan | _core.PrefillPlan]] = {
+    "decode": lambda device, dims: plan(device=device, **{"b": 1, "max_pages": 0 if "topk" in dims else 1, **dims}),
+    "sparse_prefill": partial(_prefill_plan, "sparse_prefill"),
+    "dense_prefill": partial(_prefill_plan, "dense_prefill"),
+    "dense_prefill_backward": partial(_prefill_plan, "dense_prefill_backward"),
+}

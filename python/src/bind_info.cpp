@@ -1,7 +1,10 @@
 // Facts about this build.
 #include "bind.hpp"
 #include "flashmla/build_info.hpp"
+#include "flashmla/capability.hpp"
 #include "flashmla/catalog.hpp"
+#include "raise.hpp"
+#include "words.hpp"
 
 namespace nb = nanobind;
 
@@ -46,6 +49,15 @@ void bind_info(nb::module_& module) {
         }
         return result;
     });
+    module.def(
+        "check_capability",
+        [](const std::string& operation, const std::string& device, const std::string& dtype,
+           const std::string& format) {
+            const CapabilityQuery query{
+                .operation = find_operation(operation), .dtype = find_dtype(dtype), .format = find_format(format)};
+            raise_if_failed(check_capability(query, find_device(device)));
+        },
+        nb::arg("operation"), nb::arg("device"), nb::arg("dtype"), nb::arg("format"));
 }
 
 }  // namespace flashmla::python

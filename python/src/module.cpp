@@ -9,6 +9,9 @@ NB_MODULE(_core, module) {
     flashmla::python::bind_info(module);
     flashmla::python::bind_host_array(module);
     flashmla::python::bind_cache(module);
+    flashmla::python::bind_sparse_prefill(module);
+    flashmla::python::bind_dense_prefill(module);
     flashmla::python::bind_merge(module);
+    flashmla::python::bind_absorb(module);
     flashmla::python::bind_simulator(module);
 }

@@ -76,6 +76,13 @@ Status check_format(const DecodeShape& shape) {
     return refused("one of bf16, fp16, fp8_flat, fp8_656, fp8_584");
 }
 
+// Of operations over latents.
+Status check_value_width(std::int64_t d_qk, std::int64_t d_v) {
+    if (d_v <= d_qk) return {};
+    return invalid_argument("d_v: got " + std::to_string(d_v) + ", wanted at most d_qk = " + std::to_string(d_qk) +
+                            ", because a value is the first columns of its cache row");
+}
+
 }  // namespace
 
 Status check_shape(const DecodeShape& shape) {
@@ -95,10 +102,7 @@ Status check_shape(const DecodeShape& shape) {
     };
     if (Status status = check_ranges(ranges); !status.ok()) return status;
     if (Status status = check_heads(shape.h_q, shape.h_kv); !status.ok()) return status;
-    if (shape.d_v > shape.d_qk) {
-        return invalid_argument("d_v: got " + std::to_string(shape.d_v) + ", wanted at most d_qk = " +
-                                std::to_string(shape.d_qk) + ", because a value is the first columns of its cache row");
-    }
+    if (Status status = check_value_width(shape.d_qk, shape.d_v); !status.ok()) return status;
     if (Status status = check_format(shape); !status.ok()) return status;
     if (Status status = check_lists(shape); !status.ok()) return status;
     const std::int64_t rows = shape.s_q * shape.h_q;  // both at most 2^30
@@ -128,6 +132,9 @@ Status check_shape(const PrefillShape& shape) {
     if (Status status = check_ranges(ranges); !status.ok()) return status;
     if (Status status = check_heads(shape.h_q, shape.h_kv); !status.ok()) return status;
     if (Status status = check_dtype(shape.dtype); !status.ok()) return status;
+    if (sparse) {
+        if (Status status = check_value_width(shape.d_qk, shape.d_v); !status.ok()) return status;
+    }
     if (sparse && shape.causal) {
         return invalid_argument("causal: got true, wanted false: in sparse prefill the indices decide");
     }

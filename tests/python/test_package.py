@@ -71,9 +71,54 @@ def test_capability():
     assert yes and yes.kernel == "cpu_decode_dense" and yes.reason
     assert not flashmla.capability("decode", h_q=3, h_kv=2)
     no = flashmla.capability("prefill")
-    assert not no and "prefill" in no.reason and "decode" in no.reason
+    assert not no and "prefill" in no.reason and "dense_prefill" in no.reason and "decode" in no.reason
     with pytest.raises(TypeError, match="banana"):
         flashmla.capability("decode", banana=1)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    ["decode", "sparse_prefill", "dense_prefill", "dense_prefill_backward", "append", "gather", "copy_pages", "convert", "merge",
+     "absorb"],
+)
+def test_capability_of_every_operation(operation):
+    """All of them run on the CPU, and say so; what does not run on a GPU yet says which kernels there are or what was wanted."""
+    assert flashmla.capability(operation)
+    answer = flashmla.capability(operation, device="h200")
+    assert answer or answer.reason
+    assert not flashmla.capability(operation, dtype="int32")
+    with pytest.raises(TypeError, match="banana"):
+        flashmla.capability(operation, banana=1)
+
+
+def test_capability_of_sparse_decode_and_formats():
+    for format in ("bf16", "fp16", "fp8_flat", "fp8_656", "fp8_584"):
+        dims = dict(dtype="float16" if format == "fp16" else "bfloat16", d_qk=512 if format == "fp8_584" else 576, format=format)
+        assert flashmla.capability("decode", topk=2048, attn_sink=True, **dims), format
+    assert not flashmla.capability("decode", format="fp8_584", d_qk=576)
+
+
+def test_plan_prefill():
+    plan = flashmla.plan_prefill(total_q=4096, total_kv=4096, causal=True)
+    assert plan.kernel == "cpu_dense_prefill" and plan.num_workers >= 1 and plan.device["type"] == "cpu"
+    assert [name for name, chosen, _ in plan.verdicts if chosen] == [plan.kernel]
+    sparse = flashmla.plan_prefill("sparse_prefill", total_q=4096, total_kv=8192, topk=2048)
+    assert sparse.kernel == "cpu_sparse_prefill"
+
+
+@pytest.mark.parametrize(
+    "match, arguments",
+    [
+        ("operation", dict(operation="prefill")),
+        ("total_q", dict(total_q=1.5)),
+        ("h_kv", dict(h_q=3, h_kv=2)),
+        ("dtype", dict(dtype="banana")),
+        ("num_workers", dict(num_workers=-1)),
+    ],
+)
+def test_plan_prefill_refuses(match, arguments):
+    with pytest.raises(ValueError, match=match):
+        flashmla.plan_prefill(**{"total_q": 4, "total_kv": 4, **arguments})
 
 
 def test_capability_tells_a_plan_from_a_build():
