@@ -44,6 +44,12 @@ test-torch: build  ## tests of the torch interfaces, in .venv-torch (5 GB); a sk
 	@scripts/bootstrap torch
 	@$(TEST_ENV) .venv-torch/bin/python scripts/pytest_without_skips.py -m "torch and not gpu" $(ARGS)
 
+.PHONY: test-engines
+test-engines: build  ## vLLM's and SGLang's published Python files on this library; downloads 0.9 GB
+	@scripts/bootstrap torch
+	@.venv-torch/bin/python scripts/fetch_engines build/engines
+	@$(TEST_ENV) FLASHMLA_ENGINES=$(CURDIR)/build/engines .venv-torch/bin/python scripts/pytest_without_skips.py tests/engines $(ARGS)
+
 ifneq ($(wildcard tests/gpu/run.py),)
 .PHONY: gpu-test
 gpu-test: build  ## the GPU suite, on a machine with an H100 or H200

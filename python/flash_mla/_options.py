@@ -1,12 +1,8 @@
-"""Switches of the drop-in that its signatures have no room for, and the words for what is not there yet."""
+"""Switches of the drop-in that its signatures have no room for."""
 
 from __future__ import annotations
 
 import os
-from typing import NoReturn
-
-_AVAILABLE = "this build of flashmla has decode (flash_mla_with_kvcache, flash_mla_with_kvcache_fp8)"
-
 
 def enabled_by_environment() -> bool:
     return os.environ.get("FLASHMLA_BATCH_INVARIANT", "0") not in ("", "0")
@@ -26,7 +22,3 @@ def set_batch_invariant(enabled: bool = True) -> None:
 
 def batch_invariant() -> bool:
     return _Switches.batch_invariant
-
-
-def not_there(what: str) -> NoReturn:
-    raise NotImplementedError(f"{what} is not available: {_AVAILABLE}")

@@ -17,7 +17,13 @@ from flash_mla._metadata import (
     mark_used,
 )
 from flash_mla._operators import check_tensor, is_traced
-from flash_mla._options import batch_invariant, not_there, set_batch_invariant
+from flash_mla._options import batch_invariant, set_batch_invariant
+from flash_mla._prefill import flash_mla_sparse_fwd
+from flash_mla._varlen import (
+    flash_attn_varlen_func,
+    flash_attn_varlen_kvpacked_func,
+    flash_attn_varlen_qkvpacked_func,
+)
 
 __all__ = [
     "FlashMLASchedMeta",
@@ -169,21 +175,6 @@ def _size(tensor: Any, axis: int) -> int | None:
         return None
 
 
-def flash_mla_sparse_fwd(
-    q: torch.Tensor,
-    kv: torch.Tensor,
-    indices: torch.Tensor,
-    sm_scale: float,
-    d_v: int = 512,
-    attn_sink: torch.Tensor | None = None,
-    topk_length: torch.Tensor | None = None,
-    *,
-    out: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Sparse prefill: not available yet."""
-    not_there("flash_mla_sparse_fwd")
-
-
 def get_mla_metadata_dense_fp8(
     cache_seqlens: torch.Tensor, num_q_tokens_per_head_k: int, num_heads_k: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -228,54 +219,3 @@ def flash_mla_with_kvcache_fp8(
 def _one_axis(scale: torch.Tensor | None) -> torch.Tensor | None:
     """One-element tensors come as scalars too."""
     return scale.reshape(1) if isinstance(scale, torch.Tensor) and scale.numel() == 1 else scale
-
-
-def flash_attn_varlen_func(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    cu_seqlens_qo: torch.Tensor,
-    cu_seqlens_kv: torch.Tensor,
-    max_seqlen_qo: int,
-    max_seqlen_kv: int,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    deterministic: bool = False,
-    is_varlen: bool = True,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Dense multi-head prefill: not available yet."""
-    not_there("flash_attn_varlen_func")
-
-
-def flash_attn_varlen_qkvpacked_func(
-    qkv: torch.Tensor,
-    cu_seqlens: torch.Tensor,
-    max_seqlen: int,
-    head_dim_qk: int,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    deterministic: bool = False,
-    is_varlen: bool = True,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Dense multi-head prefill on packed q | k | v: not available yet."""
-    not_there("flash_attn_varlen_qkvpacked_func")
-
-
-def flash_attn_varlen_kvpacked_func(
-    q: torch.Tensor,
-    kv: torch.Tensor,
-    cu_seqlens_qo: torch.Tensor,
-    cu_seqlens_kv: torch.Tensor,
-    max_seqlen_qo: int,
-    max_seqlen_kv: int,
-    head_dim_qk: int,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    deterministic: bool = False,
-    is_varlen: bool = True,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Dense multi-head prefill on packed k | v: not available yet."""
-    not_there("flash_attn_varlen_kvpacked_func")

@@ -3,6 +3,8 @@
 import pytest
 import torch
 from sparse_cases import SparseCase
+from test_sparse_prefill import PrefillCase
+from test_varlen import VarlenCase
 from torch_cases import TorchCase, bits
 
 import flash_mla
@@ -180,6 +182,39 @@ def test_flat_fp8_fullgraph():
     assert_same(torch.compile(step, fullgraph=True, backend="aot_eager")(*arguments), step(*arguments))
 
 
+@pytest.mark.parametrize("with_out", [False, True])
+def test_sparse_prefill_fullgraph(with_out):
+    case = PrefillCase(topk_length=[0, 70, 1, 5, 33])
+    wanted = case.run()
+    out = torch.zeros(5, 16, 512, dtype=case.q.dtype) if with_out else None
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def step(q, kv, indices, lengths, out):
+        results = flash_mla.flash_mla_sparse_fwd(q * 1, kv, indices, 0.05, topk_length=lengths, out=out)
+        return [x + 0 for x in results]
+
+    assert_same(step(case.q, case.kv, case.indices, torch.tensor(case.lengths, dtype=torch.int32), out), wanted)
+    assert out is None or bits(out) == bits(wanted[0])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_varlen_fullgraph(backend):
+    """Forward and backward; the packed form slices inside of the graph."""
+    case = VarlenCase([(7, 7), (0, 0), (30, 30)], d_qk=128, causal=True)
+    qkv = torch.cat([case.q, case.k, case.v], dim=-1).requires_grad_()
+
+    def step(qkv, cumulative):
+        out, lse = flash_mla.flash_attn_varlen_qkvpacked_func(qkv, cumulative, 30, 128, causal=True)
+        return out, lse
+
+    wanted = step(qkv, case.cu_q)
+    dout, dlse = torch.randn(37, 4, 128).bfloat16(), torch.randn(37, 4)
+    gradient = torch.autograd.grad(wanted, qkv, [dout, dlse])
+    got = torch.compile(step, fullgraph=True, backend=backend)(qkv, case.cu_q)
+    assert_same(got, wanted)
+    assert_same(torch.autograd.grad(got, qkv, [dout, dlse]), gradient)
+
+
 def test_other_operators():
     """torch's own checks: schema, fake functions, autograd registration, tracing with dynamic shapes."""
     ops = torch.ops.flash_mla
@@ -189,12 +224,28 @@ def test_other_operators():
     torch.library.opcheck(ops.decode.default, decode, test_utils=checks)
     out = torch.zeros(2, 1, 4, 512, dtype=torch.bfloat16)
     torch.library.opcheck(ops.decode_out.default, (*decode, out), test_utils=checks)
+    case = PrefillCase(h_q=4)
+    prefill = case.q, case.kv, case.indices, 0.05, 512, None, None, False
+    torch.library.opcheck(ops.sparse_prefill.default, prefill, test_utils=checks)
+    out = torch.zeros(5, 4, 512, dtype=torch.bfloat16)
+    torch.library.opcheck(ops.sparse_prefill_out.default, (*prefill, out), test_utils=checks)
+    case = VarlenCase([(3, 5), (2, 2)])
+    inputs = [x.requires_grad_() for x in (case.q, case.k, case.v)]
+    lengths = case.cu_q, case.cu_kv, 3, 5, None, True, False
+    torch.library.opcheck(ops.varlen_forward.default, (*inputs, *lengths), test_utils=checks)
+    inputs = [x.detach() for x in inputs]
+    out, lse = ops.varlen_forward(*inputs, *lengths)
+    torch.library.opcheck(
+        ops.varlen_backward.default,
+        (torch.ones_like(out), torch.ones_like(lse), *inputs, out, lse, *lengths),
+        test_utils=("test_schema", "test_faketensor"),
+    )
 
 
 def test_fake_tensors_of_modes():
     from torch._subclasses import FakeTensorMode
 
-    sparse = SparseCase("fp8_656")
+    sparse, prefill, varlen = SparseCase("fp8_656"), PrefillCase(), VarlenCase()
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         fake = mode.from_tensor
         out, lse = flash_mla.flash_mla_with_kvcache(
@@ -208,3 +259,8 @@ def test_fake_tensors_of_modes():
             indices=fake(sparse.more["indices"]),
         )
         assert out.shape == (3, 1, 16, 512) and lse.shape == (3, 16, 1) and lse.dtype == torch.float32
+        results = flash_mla.flash_mla_sparse_fwd(fake(prefill.q), fake(prefill.kv), fake(prefill.indices), 0.05)
+        assert [x.shape for x in results] == [(5, 16, 512), (5, 16), (5, 16)]
+        inputs = [fake(x) for x in (varlen.q, varlen.k, varlen.v, varlen.cu_q, varlen.cu_kv)]
+        out, lse = flash_mla.flash_attn_varlen_func(*inputs, *varlen.longest)
+        assert out.shape == (91, 4, 128) and out.dtype == torch.bfloat16 and lse.shape == (91, 4)

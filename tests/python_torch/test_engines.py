@@ -162,6 +162,20 @@ def test_vllm_windowed(backend, with_extra):
     case.run_and_check()
 
 
+def test_vllm_sparse_prefill(backend):
+    random = torch.Generator().manual_seed(0)
+    q = torch.randn(9, 4, 576, generator=random).bfloat16()
+    kv = torch.randn(5, 8, 576, generator=random).bfloat16()  # a paged workspace, seen flat
+    indices = torch.randint(-3, 43, (9, 16), generator=random, dtype=torch.int32)
+    lengths = torch.arange(9, dtype=torch.int32)
+    output = torch.full((12, 4, 512), float("nan"), dtype=torch.bfloat16)
+    backend.SparseBackend().prefill(q, kv, indices, 0.05, lengths, torch.zeros(4), output[2:11])
+    wanted, _, _ = flash_mla.flash_mla_sparse_fwd(
+        q, kv.view(40, 1, 576), indices[:, None], 0.05, attn_sink=torch.zeros(4), topk_length=lengths
+    )
+    assert bits(output[2:11]) == bits(wanted) and output[[0, 1, 11]].isnan().all()
+
+
 def test_vllm_names(backend):
     """Only what came from the vendored copy is replaced, and everything goes back."""
     from vllm.third_party.flashmla.flash_mla_interface import flash_mla_with_kvcache
@@ -242,6 +256,14 @@ def test_sglang_sparse(sgl_backend):
     case = SparseCase("fp8_656", s_q=2, h_q=4)
     out, lse = sgl_backend.forward_sparse(case.q, case.k_cache, case.more["indices"], 576**-0.5)
     case.check(out, lse)
+
+
+def test_sglang_sparse_prefill(sgl_backend):
+    random = torch.Generator().manual_seed(0)
+    q, kv = torch.randn(5, 4, 576, generator=random).bfloat16(), torch.randn(40, 1, 576, generator=random).bfloat16()
+    indices = torch.randint(-3, 43, (5, 1, 16), generator=random, dtype=torch.int32)
+    out = sgl_backend.prefill_sparse(q, kv, indices, 0.05)
+    assert bits(out) == bits(flash_mla.flash_mla_sparse_fwd(q, kv, indices, 0.05)[0])
 
 
 def test_sglang_names(sgl_backend):
