@@ -28,8 +28,9 @@ struct Emulated : cpu::Plain<Tag, 16> {
     static FLASHMLA_INLINE F dot_bf16(F a, F b, F c) { return c + high(a) * high(b) + low(a) * low(b); }
 };
 
-constexpr cpu::TileKernels kFp32 = cpu::make_kernels<cpu::Fp32Ops<Emulated<192>>>();
-constexpr cpu::TileKernels kBf16 = cpu::make_kernels<cpu::Bf16Ops<Emulated<144>>>();
+// Attention alone, to keep the compile time of this file down.
+constexpr cpu::TileKernels kFp32 = cpu::make_attention_kernels<cpu::Fp32Ops<Emulated<192>>>();
+constexpr cpu::TileKernels kBf16 = cpu::make_attention_kernels<cpu::Bf16Ops<Emulated<144>>>();
 
 }  // namespace
 

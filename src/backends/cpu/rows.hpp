@@ -86,21 +86,30 @@ void store_rows(const TileShape& shape, const Partial& partial, const int* visib
     });
 }
 
+// What attention over cached keys and dense prefill need.
+template <class Ops>
+constexpr TileKernels make_attention_kernels() {
+    TileKernels kernels;
+    kernels.lanes = Ops::kLanes;
+    kernels.panel_rows = Ops::kPanelVectors * Ops::kLanes;
+    kernels.pack_queries = &pack_queries<Ops>;
+    kernels.load_keys = &Ops::load_keys;
+    kernels.load_pairs = &load_pairs<Ops>;
+    kernels.attend = &attend<Ops>;
+    kernels.fold = &fold<Ops>;
+    kernels.store = &store_rows<Ops>;
+    return kernels;
+}
+
 template <class Ops>
 constexpr TileKernels make_kernels() {
-    return {.lanes = Ops::kLanes,
-            .panel_rows = Ops::kPanelVectors * Ops::kLanes,
-            .pack_queries = &pack_queries<Ops>,
-            .load_keys = &Ops::load_keys,
-            .load_pairs = &load_pairs<Ops>,
-            .attend = &attend<Ops>,
-            .fold = &fold<Ops>,
-            .store = &store_rows<Ops>,
-            .add_weighted_row = &add_weighted_row<Ops>,
-            .store_scaled_row = &store_scaled_row<Ops>,
-            .dot_rows = &dot_rows<Ops>,
-            .project = &project<Ops>,
-            .add_gradients = gradients_of<Ops>()};
+    TileKernels kernels = make_attention_kernels<Ops>();
+    kernels.add_weighted_row = &add_weighted_row<Ops>;
+    kernels.store_scaled_row = &store_scaled_row<Ops>;
+    kernels.dot_rows = &dot_rows<Ops>;
+    kernels.project = &project<Ops>;
+    kernels.add_gradients = gradients_of<Ops>();
+    return kernels;
 }
 
 }  // namespace flashmla::backends::cpu
