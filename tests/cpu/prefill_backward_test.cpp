@@ -48,20 +48,18 @@ class PrefillBackward : public testing::TestWithParam<CpuPath> {};
 TEST_P(PrefillBackward, FollowsTheOracle) {
     int number = 0;
     for (const PrefillSpec& spec : testing_support::prefill_families()) {
-        if (kSanitized && number++ % 4 != 1) continue;  // the oracle takes most of the time
-        for (const bool with_dlse : {false, true}) {
-            if (with_dlse && spec.lengths.size() != 1) continue;
-            SCOPED_TRACE(spec.name);
-            PrefillCase c(spec);
-            const Status status = run_both(GetParam(), c, 2, with_dlse);
-            ASSERT_TRUE(status.ok()) << status.message();
-            DensePrefillBackwardArgs args = c.backward_args();
-            if (!with_dlse) args.dlse = {};
-            const reference::Gradients want = reference::prefill_backward(args, reference::Forward::kAsStored);
-            EXPECT_TRUE(within(c.dq(), want.dq, "dq"));
-            EXPECT_TRUE(within(c.dk(), want.dk, "dk"));
-            EXPECT_TRUE(within(c.dv(), want.dv, "dv"));
-        }
+        const bool with_dlse = ++number % 2 == 0;
+        if (kSanitized && number % 4 > 1) continue;  // the oracle takes most of the time
+        SCOPED_TRACE(spec.name);
+        PrefillCase c(spec);
+        const Status status = run_both(GetParam(), c, 2, with_dlse);
+        ASSERT_TRUE(status.ok()) << status.message();
+        DensePrefillBackwardArgs args = c.backward_args();
+        if (!with_dlse) args.dlse = {};
+        const reference::Gradients want = reference::prefill_backward(args, reference::Forward::kAsStored);
+        EXPECT_TRUE(within(c.dq(), want.dq, "dq"));
+        EXPECT_TRUE(within(c.dk(), want.dk, "dk"));
+        EXPECT_TRUE(within(c.dv(), want.dv, "dv"));
     }
 }
 
