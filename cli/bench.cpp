@@ -1,133 +1,25 @@
 // `flashmla bench`: times of an operation over the shapes that others publish, as text and as a receipt in JSON.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <iomanip>
 #include <memory>
 #include <sstream>
-#include <vector>
 
 #include "bench/sampling.hpp"
-#include "bench/suites.hpp"
-#include "cli/batch_options.hpp"
-#include "cli/command.hpp"
-#include "cli/decode_batch.hpp"
+#include "cli/bench_options.hpp"
+#include "cli/kv/cache_file.hpp"
+#include "cli/operations/operation_case.hpp"
 #include "cli/progress.hpp"
-#include "cli/row_check.hpp"
 #include "cli/text.hpp"
-#include "flashmla/explain.hpp"
+#include "flashmla/build_info.hpp"
 
 namespace flashmla::cli {
 namespace {
 
 constexpr int kWarmUps = 3;
-
-struct BenchOptions {
-    BatchOptions batch;
-    std::string operation = "decode";
-    std::vector<std::string> suites;
-    std::int64_t b = 0;  // > 0: one case of this batch size and --len instead of suites
-    std::int64_t len = 8192;
-    bool ragged = false;
-    double data_std = 0.1;
-    bool hot = false;
-    int samples = 15;
-    std::int64_t check_rows = 8;
-    std::string output;
-};
-
-struct Case {
-    std::string suite;
-    BatchSpec spec;
-    std::int64_t len = 0;  // the mean asked for; that of the lengths when they come from a file or a trace
-    bool ragged = false;
-};
-
-Case suite_case(const BenchOptions& options, const std::string& suite, const bench::DecodeBenchCase& shape) {
-    Case made{.suite = suite, .spec = {}, .len = shape.mean_len, .ragged = shape.ragged};
-    BatchOptions batch = options.batch;
-    batch.heads = shape.h_q;
-    batch.s_q = shape.s_q;
-    batch.causal = shape.causal;
-    made.spec = batch_spec(batch, shape.ragged ? bench::ragged_lengths(shape.b, shape.mean_len, shape.s_q, batch.seed)
-                                               : bench::Lengths(shape.b, static_cast<std::int32_t>(shape.mean_len)));
-    return made;
-}
-
-std::vector<Case> chosen_cases(const BenchOptions& options, const DeviceInfo& device) {
-    const BatchOptions& batch = options.batch;
-    std::vector<Case> cases;
-    if (!batch.lengths.empty() || !batch.lengths_file.empty() || !batch.trace.empty()) {
-        Case made{.suite = batch.trace.empty() ? "lengths" : "trace", .spec = {}, .len = 0, .ragged = true};
-        made.spec = batch_spec(batch, chosen_lengths(batch, ""));
-        if (!made.spec.lengths.empty())
-            made.len = made.spec.total_keys() / static_cast<std::int64_t>(made.spec.lengths.size());
-        cases.push_back(made);
-    } else if (options.b > 0) {
-        cases.push_back(suite_case(options, "single",
-                                   {.b = options.b,
-                                    .h_q = batch.heads,
-                                    .s_q = batch.s_q,
-                                    .mean_len = options.len,
-                                    .ragged = options.ragged,
-                                    .causal = batch.causal}));
-    } else {
-        std::vector<std::string> suites = options.suites;
-        if (suites.empty()) suites = {device.device.type == DeviceType::kCpu ? "quick" : "dense"};
-        for (const std::string& suite : suites) {
-            for (const bench::DecodeBenchCase& shape : require(bench::decode_suite(suite))) {
-                cases.push_back(suite_case(options, suite, shape));
-            }
-        }
-    }
-    for (Case& made : cases) {
-        made.spec.q_std = options.data_std;
-        made.spec.k_std = options.data_std;
-        if (device.device.type == DeviceType::kCpu) made.spec.num_workers = host_threads(batch);
-    }
-    return cases;
-}
-
-Json measure(const BenchOptions& options, const Case& asked, const DeviceInfo& device) {
-    const int threads = host_threads(options.batch);
-    const std::unique_ptr<DeviceBuffers> buffers = open_device(device, threads);
-    const DecodeBatch batch(asked.spec, device, *buffers, threads);
-    for (int i = 0; i < kWarmUps; ++i) require(batch.run());
-    buffers->finish();
-    const RowCheck check = check_sample(batch, options.check_rows, asked.spec.seed, threads);
-    std::vector<double> times;
-    for (int i = 0; i < options.samples; ++i) {
-        if (!options.hot) buffers->empty_cache();
-        times.push_back(buffers->time_ms([&] { return batch.run(); }));
-    }
-    const double ms = bench::median(times);
-    const Prediction cost = require(predict_decode(batch.plan(), asked.spec.lengths));
-    return {{"operation", "decode"},
-            {"suite", asked.suite},
-            {"kernel", batch.plan().kernel},
-            {"dtype", name(asked.spec.dtype)},
-            {"b", asked.spec.lengths.size()},
-            {"h_q", asked.spec.h_q},
-            {"s_q", asked.spec.s_q},
-            {"len", asked.len},
-            {"varlen", asked.ragged},
-            {"total_tokens", asked.spec.total_keys()},
-            {"causal", asked.spec.causal},
-            {"page", asked.spec.page_size},
-            {"data_std", options.data_std},
-            {"cache", options.hot ? "hot" : "cold"},
-            {"ms", ms},
-            {"ms_min", bench::smallest(times)},
-            {"ms_max", bench::largest(times)},
-            {"tflops", cost.flops / (ms * 1e9)},
-            {"gbps", (cost.kv_bytes + cost.q_bytes + cost.out_bytes) / (ms * 1e6)},
-            {"roofline_ms", cost.roofline_seconds * 1e3},
-            {"rel_error", check.relative_error},
-            {"worst_share_of_bound", check.worst_share},
-            {"passed", check.passed},
-            {"message", check.message}};
-}
 
 std::string utc_now() {
     const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -159,41 +51,60 @@ Json header(const BenchOptions& options, const DeviceInfo& device, const std::st
     return document;
 }
 
-void print_record_header() {
-    fmt::print("{:<8} {:>5} {:>4} {:>4} {:>7} {:>7} {:>7} {:>11} {:>9} {:>9} {:>9}\n", "suite", "b", "h_q", "s_q",
-               "len", "varlen", "causal", "ms", "TFLOPS", "GB/s", "rel err");
+std::string yes_no(const Json& record, const char* key) { return record[key].get<bool>() ? "yes" : "no"; }
+
+// Decode in columns, the facts of other operations as words.
+std::string case_text(const Json& record) {
+    if (record["operation"] != "decode") return fmt::format("{:<66}", record["case"].get<std::string>());
+    return fmt::format("{:<8} {:>5} {:>4} {:>4} {:>7} {:>7} {:>7}", record["suite"].get<std::string>(),
+                       record["b"].get<std::int64_t>(), record["h_q"].get<std::int64_t>(),
+                       record["s_q"].get<std::int64_t>(), record["len"].get<std::int64_t>(), yes_no(record, "varlen"),
+                       yes_no(record, "causal"));
+}
+
+void print_heading(const BenchOptions& options, const DeviceInfo& device, const Ceilings& ceilings) {
+    fmt::print("{} on {}, {} cache, median of {}; ceilings {:.4g} TFLOPS ({}), {:.4g} GB/s (copy, measured)\n",
+               options.operation, device_text(device), options.hot ? "hot" : "cold", options.samples, ceilings.tflops,
+               ceilings.tflops_source, ceilings.copy_gbps);
+    const std::string columns = options.operation == "decode"
+                                    ? fmt::format("{:<8} {:>5} {:>4} {:>4} {:>7} {:>7} {:>7}", "suite", "b", "h_q",
+                                                  "s_q", "len", "varlen", "causal")
+                                    : fmt::format("{:<66}", "case");
+    fmt::print("{} {:>11} {:>9} {:>9} {:>6} {:>9}\n", columns, "ms", "TFLOPS", "GB/s", "roof", "rel err");
 }
 
 void print_record(const Json& record) {
-    fmt::print("{:<8} {:>5} {:>4} {:>4} {:>7} {:>7} {:>7} {:>11.4f} {:>9.4g} {:>9.4g} {:>9.2e}{}\n",
-               record["suite"].get<std::string>(), record["b"].get<std::int64_t>(), record["h_q"].get<std::int64_t>(),
-               record["s_q"].get<std::int64_t>(), record["len"].get<std::int64_t>(),
-               record["varlen"].get<bool>() ? "yes" : "no", record["causal"].get<bool>() ? "yes" : "no",
-               record["ms"].get<double>(), record["tflops"].get<double>(), record["gbps"].get<double>(),
-               record["rel_error"].get<double>(), record["passed"].get<bool>() ? "" : "  WRONG");
+    fmt::print("{} {:>11.4f} {:>9.4g} {:>9.4g} {:>5.1f}% {:>9.2e}{}\n", case_text(record), record["ms"].get<double>(),
+               record["tflops"].get<double>(), record["gbps"].get<double>(),
+               100 * record["share_of_roofline"].get<double>(), record["rel_error"].get<double>(),
+               record["passed"].get<bool>() ? "" : "  WRONG");
     std::fflush(stdout);
 }
 
 ExitCode bench(const BenchOptions& options, bool json) {
     const DeviceInfo device = choose_device(options.batch.device);
-    const std::vector<Case> cases = chosen_cases(options, device);
+    for (const char* option : {"--kv-heads", "--topk", "--parts", "--format", "--to"}) {
+        if (options.operation == "decode" && options.given(option)) {
+            throw Failure{kExitBadInput,
+                          std::string(option) + ": decode has none; see decode_formats and sparse_decode"};
+        }
+    }
+    const std::vector<BenchCase> cases =
+        options.operation == "decode" ? decode_bench_cases(options, device) : operation_bench_cases(options, device);
     std::ofstream file;
     if (!options.output.empty()) {
         file.open(options.output);
         if (!file) throw Failure{kExitRuntimeError, options.output + ": cannot be written"};
     }
-    const auto clocks = [&] { return open_device(device, host_threads(options.batch))->clocks(); };
-    const std::string clocks_before = clocks();
-    if (!json) {
-        fmt::print("decode on {}, {} cache, median of {}\n", device_text(device), options.hot ? "hot" : "cold",
-                   options.samples);
-        print_record_header();
-    }
+    const int threads = host_threads(options.batch);
+    const std::string clocks_before = open_device(device, threads)->clocks();
+    const Ceilings ceilings = measure_ceilings(device, *open_device(device, threads), threads);
+    if (!json) print_heading(options, device, ceilings);
     Json records = Json::array();
     bool passed = true;
     ProgressBar bar("bench", !json && cases.size() > 1);
     for (std::size_t i = 0; i < cases.size(); ++i) {
-        Json record = measure(options, cases[i], device);
+        Json record = cases[i].measure(ceilings);
         passed = passed && record["passed"].get<bool>();
         if (!record["passed"].get<bool>()) {
             fmt::print(stderr, "flashmla: THE RESULT IS WRONG. {}\n", record["message"].get<std::string>());
@@ -204,7 +115,8 @@ ExitCode bench(const BenchOptions& options, bool json) {
         records.push_back(std::move(record));
     }
     bar.finish();
-    Json document = header(options, device, clocks_before, clocks());
+    Json document = header(options, device, clocks_before, open_device(device, threads)->clocks());
+    document["ceilings"] = ceilings_json(ceilings);
     document["records"] = std::move(records);
     if (json) print_json(document);
     if (file.is_open() && !(file << document.dump(1) << '\n')) {
@@ -213,18 +125,65 @@ ExitCode bench(const BenchOptions& options, bool json) {
     return passed ? kExitOk : kExitCheckFailed;
 }
 
+// Options of the operations other than dense decode.
+void add_operation_options(CLI::App& command, BenchOptions& options) {
+    command.add_option("--kv-heads", options.kv_heads, "KV heads (dense prefill)")
+        ->check(CLI::Range(1, 2147483647))
+        ->capture_default_str();
+    command.add_option("--topk", options.topk, "Tokens that a query attends to (sparse)")
+        ->check(CLI::Range(1, 2147483647))
+        ->capture_default_str();
+    command.add_option("--parts", options.parts, "Partial results (merge)")
+        ->check(CLI::Range(1, 4096))
+        ->capture_default_str();
+    command.add_option("--format", options.format, "Cache format")->check(is_format())->capture_default_str();
+    command.add_option("--to", options.to, "Format to convert to")->check(is_format())->capture_default_str();
+}
+
 }  // namespace
+
+Measurement measure_calls(const BenchOptions& options, DeviceBuffers& buffers, const std::function<Status()>& call,
+                          const std::function<RowCheck()>& check) {
+    for (int i = 0; i < kWarmUps; ++i) require(call());
+    buffers.finish();
+    Measurement measured{.times_ms = {}, .check = check()};
+    for (int i = 0; i < options.samples; ++i) {
+        if (!options.hot) buffers.empty_cache();
+        measured.times_ms.push_back(buffers.time_ms(call));
+    }
+    return measured;
+}
+
+void add_results(Json& record, const Measurement& measured, const Work& work, const Ceilings& ceilings) {
+    const double ms = bench::median(measured.times_ms);
+    const double arithmetic_ms = ceilings.tflops > 0 ? work.flops / (ceilings.tflops * 1e9) : 0;
+    const double memory_ms = ceilings.copy_gbps > 0 ? work.bytes / (ceilings.copy_gbps * 1e6) : 0;
+    record["ms"] = ms;
+    record["ms_min"] = bench::smallest(measured.times_ms);
+    record["ms_max"] = bench::largest(measured.times_ms);
+    record["tflops"] = work.flops / (ms * 1e9);
+    record["gbps"] = work.bytes / (ms * 1e6);
+    record["share_of_peak_tflops"] = arithmetic_ms / ms;
+    record["share_of_copy_gbps"] = memory_ms / ms;
+    record["share_of_roofline"] = std::max(arithmetic_ms, memory_ms) / ms;
+    record["rel_error"] = measured.check.relative_error;
+    record["worst_share_of_bound"] = measured.check.worst_share;
+    record["passed"] = measured.check.passed;
+    record["message"] = measured.check.message;
+}
 
 void add_bench(CLI::App& app, Selected& selected) {
     CLI::App* command = add_command(
-        app, selected, "bench", "Time an operation over standard shapes; each case is checked before it is timed",
+        app, selected, "bench",
+        "Time an operation over standard shapes, against what the machine can do; each case is checked first",
         {"flashmla bench", "flashmla bench decode --suite latency --output latency.json",
          "flashmla bench --b 128 --len 8192 --heads 64 --ragged", "flashmla bench --trace requests.csv --requests 256",
-         "flashmla bench --lengths-file lengths.json --hot --json"});
+         "flashmla bench --lengths-file lengths.json --hot --json", "flashmla bench append --output append.json",
+         "flashmla bench convert --len 4096 --format fp8_656 --to bf16"});
     auto options = std::make_shared<BenchOptions>();
-    command->add_option("operation", options->operation, "What to time")
-        ->check(CLI::IsMember({"decode"}))
-        ->capture_default_str();
+    command->add_option("operation", options->operation, "What to time: " + operation_names())
+        ->check(CLI::IsMember(operation_list()))
+        ->option_text("TEXT=decode");
     command
         ->add_option("--suite", options->suites,
                      "dense, heads, latency (GPU sizes) or quick; several are separated by commas [quick on a CPU, "
@@ -239,6 +198,7 @@ void add_bench(CLI::App& app, Selected& selected) {
     command->add_flag("--ragged", options->ragged, "With --b: lengths normal around --len, deviation half of it");
     add_length_options(*command, options->batch);
     add_shape_options(*command, options->batch);
+    add_operation_options(*command, *options);
     command->add_option("--scale", options->batch.scale, "Softmax scale; 0 = 192^-0.5")->capture_default_str();
     add_device_options(*command, options->batch);
     command->add_option("--data-std", options->data_std, "Standard deviation of the random data")
@@ -251,6 +211,7 @@ void add_bench(CLI::App& app, Selected& selected) {
         ->check(CLI::Range(1, 2147483647))
         ->capture_default_str();
     command->add_option("--output", options->output, "Write the JSON document to this file too");
+    options->given = [command](const std::string& name) { return command->count(name) > 0; };
     command->callback(
         [options, &selected] { selected.action = [options, &selected] { return bench(*options, selected.json); }; });
 }

@@ -17,4 +17,8 @@ Ceilings measure_ceilings(const DeviceInfo& device, DeviceBuffers& buffers, int 
     return ceilings;
 }
 
+nlohmann::ordered_json ceilings_json(const Ceilings& ceilings) {
+    return {{"copy_gbps", ceilings.copy_gbps}, {"tflops", ceilings.tflops}, {"tflops_source", ceilings.tflops_source}};
+}
+
 }  // namespace flashmla::cli

@@ -50,17 +50,34 @@ std::vector<reference::Comparison> compare(const DecodeArgs& args, const std::ve
 }  // namespace
 
 reference::RoundingModel rounding_model(const DecodePlan& plan) {
-    // A plan with fixed chunks sums a chunk at a time.
-    const bench::Lengths none(static_cast<std::size_t>(plan.shape.b), 0);
-    const ScheduleExplanation schedule = require(explain_schedule(plan, none));
-    const std::int64_t chunk = std::int64_t{schedule.chunk_key_tiles} * schedule.key_tile_tokens;
-    const std::int64_t longest_sum = chunk > 0 ? chunk : reference::kNoLimit;
+    // A dense plan with fixed chunks sums a chunk at a time; the schedule of a sparse one follows from its lists.
+    std::int64_t longest_sum = reference::kNoLimit;
+    if (plan.shape.topk == 0) {
+        const bench::Lengths none(static_cast<std::size_t>(plan.shape.b), 0);
+        const ScheduleExplanation schedule = require(explain_schedule(plan, none));
+        const std::int64_t chunk = std::int64_t{schedule.chunk_key_tiles} * schedule.key_tile_tokens;
+        if (chunk > 0) longest_sum = chunk;
+    }
     if (plan.device.device.type == DeviceType::kCuda) {
         reference::RoundingModel model = reference::matrix_unit_model(plan.shape.dtype, longest_sum);
         model.partials = DType::kFloat16;  // of units split over workers, or over chunks (combine/partials.hpp)
         return model;
     }
-    return reference::cpu_model(plan.device.arch, plan.shape.dtype, longest_sum);
+    return reference::cpu_model(plan.device.arch, plan.shape.dtype, longest_sum, plan.shape.format);
+}
+
+RowCheck compare_on_threads(const DecodeArgs& args, const std::vector<reference::Row>& rows,
+                            const reference::RoundingModel& model, int threads) {
+    RowCheck check;
+    for (const reference::Comparison& part : compare(args, rows, model, threads)) {
+        check.rows += part.rows;
+        check.worst_share = std::max({check.worst_share, part.worst_out_share, part.worst_lse_share});
+        check.relative_error = std::max(check.relative_error, part.relative_error);
+        if (part.passed || !check.passed) continue;
+        check.passed = false;
+        check.message = part.message;
+    }
+    return check;
 }
 
 RowCheck check_sample(const DecodeBatch& batch, std::int64_t rows, std::uint64_t seed, int threads) {
@@ -72,15 +89,14 @@ RowCheck check_sample(const DecodeBatch& batch, std::int64_t rows, std::uint64_t
         const HostRequest request = batch.host_request(requests[i]);
         const std::vector<reference::Row> sample =
             reference::sample_rows(request.args, (rows - check.rows + left - 1) / left, seed + i);
-        for (const reference::Comparison& part : compare(request.args, sample, model, threads)) {
-            check.rows += part.rows;
-            check.worst_share = std::max({check.worst_share, part.worst_out_share, part.worst_lse_share});
-            check.relative_error = std::max(check.relative_error, part.relative_error);
-            if (part.passed || !check.passed) continue;
-            check.passed = false;
-            check.message = fmt::format("Batch entry {} ({} keys): {}", requests[i], batch.spec().lengths[requests[i]],
-                                        part.message);
-        }
+        const RowCheck part = compare_on_threads(request.args, sample, model, threads);
+        check.rows += part.rows;
+        check.worst_share = std::max(check.worst_share, part.worst_share);
+        check.relative_error = std::max(check.relative_error, part.relative_error);
+        if (part.passed || !check.passed) continue;
+        check.passed = false;
+        check.message =
+            fmt::format("Batch entry {} ({} keys): {}", requests[i], batch.spec().lengths[requests[i]], part.message);
     }
     return check;
 }

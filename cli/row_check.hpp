@@ -21,6 +21,10 @@ struct RowCheck {
     std::string message;        // what is wrong, where
 };
 
+// The given rows of a finished call in host memory, on `threads` threads.
+RowCheck compare_on_threads(const DecodeArgs& args, const std::vector<reference::Row>& rows,
+                            const reference::RoundingModel& model, int threads);
+
 // About `rows` rows of up to 8 requests, the shortest and the longest among them, computed on `threads` threads.
 RowCheck check_sample(const DecodeBatch& batch, std::int64_t rows, std::uint64_t seed, int threads);
 

@@ -122,9 +122,7 @@ Json to_json(const DecodeBatch& batch, const Measured& measured) {
     document["times_ms"] = measured.times_ms;
     document["gbps"] = measured.gbps();
     document["tflops"] = measured.tflops();
-    document["ceilings"] = {{"copy_gbps", measured.ceilings.copy_gbps},
-                            {"tflops", measured.ceilings.tflops},
-                            {"tflops_source", measured.ceilings.tflops_source}};
+    document["ceilings"] = ceilings_json(measured.ceilings);
     document["cache"] = {{"bytes", measured.prediction.kv_bytes}, {"mha_bytes", mha_bytes(spec)}};
     return document;
 }

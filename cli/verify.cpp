@@ -8,6 +8,7 @@
 
 #include "cli/batch_options.hpp"
 #include "cli/command.hpp"
+#include "cli/operations/verify_operation.hpp"
 #include "cli/progress.hpp"
 #include "cli/text.hpp"
 #include "cli/verify_case.hpp"
@@ -19,6 +20,7 @@ namespace {
 constexpr int kMostShrinkTries = 400;
 
 struct VerifyOptions {
+    std::string operation = "decode";
     std::int64_t cases = 200;
     std::uint64_t seed = 0;
     bool seed_given = false;
@@ -105,6 +107,16 @@ ExitCode verify(VerifyOptions options, bool json) {
     const DeviceInfo device = choose_device(options.batch.device);
     const int threads = host_threads(options.batch);
     if (!options.seed_given) options.seed = std::random_device{}();
+    if (options.operation != "decode") {
+        if (!options.one_case.empty()) throw Failure{kExitBadInput, "--case: of decode alone"};
+        return verify_operation(operation_named(options.operation),
+                                {.cases = options.cases,
+                                 .seed = options.seed,
+                                 .max_length = options.max_length,
+                                 .max_rows = options.max_rows,
+                                 .batch = options.batch},
+                                json);
+    }
     if (!options.one_case.empty()) options.cases = 1;
 
     Tally tally;
@@ -143,10 +155,14 @@ ExitCode verify(VerifyOptions options, bool json) {
 }  // namespace
 
 void add_verify(CLI::App& app, Selected& selected) {
-    CLI::App* command = add_command(app, selected, "verify", "Hold random hard cases against a double-precision oracle",
-                                    {"flashmla verify", "flashmla verify --cases 2000 --seed 7",
-                                     "flashmla verify --device cuda:0 --max-length 20000 --max-rows 256"});
+    CLI::App* command = add_command(
+        app, selected, "verify", "Hold random hard cases against a double-precision oracle",
+        {"flashmla verify", "flashmla verify --cases 2000 --seed 7",
+         "flashmla verify --device cuda:0 --max-length 20000 --max-rows 256", "flashmla verify append --cases 500"});
     auto options = std::make_shared<VerifyOptions>();
+    command->add_option("operation", options->operation, "What to verify: " + operation_names())
+        ->check(CLI::IsMember(operation_list()))
+        ->option_text("TEXT=decode");
     command->add_option("--cases", options->cases, "Random cases")
         ->check(CLI::Range(1, 2147483647))
         ->capture_default_str();

@@ -22,6 +22,9 @@ def test_receipt(flashmla, tmp_path):
     assert record["passed"] is True
     assert 0 < record["rel_error"] < 0.01
     assert 3 * 2 <= record["total_tokens"] <= 3 * 200
+    assert document["ceilings"]["tflops"] > 0
+    assert math.isclose(record["share_of_peak_tflops"], record["tflops"] / document["ceilings"]["tflops"])
+    assert record["share_of_roofline"] == max(record["share_of_peak_tflops"], record["share_of_copy_gbps"]) > 0
     assert math.isclose(record["tflops"], 2 * 2 * 2 * record["total_tokens"] * 1088 / record["ms"] / 1e9)
 
 

@@ -1,0 +1,142 @@
+#include "cli/operations/operation_case.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "cli/exit_codes.hpp"
+#include "core/random.hpp"
+#include "reference/element.hpp"
+
+namespace flashmla::cli {
+
+using Json = nlohmann::ordered_json;
+
+const std::vector<OperationInfo>& operations() {
+    static const std::vector<OperationInfo> all = [] {
+        std::vector<OperationInfo> joined;
+        for (std::vector<OperationInfo> (*file)() : {decode_operations, cache_operations, merge_operations}) {
+            for (OperationInfo& operation : file()) joined.push_back(std::move(operation));
+        }
+        return joined;
+    }();
+    return all;
+}
+
+const OperationInfo& operation_named(const std::string& name) {
+    for (const OperationInfo& operation : operations()) {
+        if (name == operation.name) return operation;
+    }
+    throw Failure{kExitBadInput, "operation: got '" + name + "'"};
+}
+
+std::vector<std::string> operation_list() {
+    std::vector<std::string> names{"decode"};
+    for (const OperationInfo& operation : operations()) names.emplace_back(operation.name);
+    return names;
+}
+
+std::string operation_names() {
+    std::string text;
+    for (const std::string& name : operation_list()) text += (text.empty() ? "" : ", ") + name;
+    return text;
+}
+
+Json shape_facts(const OperationInfo& operation, const CaseShape& shape) {
+    const Json all = {{"dtype", name(shape.dtype)}, {"format", name(shape.format)},
+                      {"to", name(shape.to)},       {"b", shape.b},
+                      {"h_q", shape.heads},         {"h_kv", shape.kv_heads},
+                      {"s_q", shape.s_q},           {"len", shape.len},
+                      {"topk", shape.topk},         {"parts", shape.parts},
+                      {"d_qk", shape.d_qk},         {"d_v", shape.d_v},
+                      {"causal", shape.causal},     {"page", shape.page}};
+    Json facts;
+    for (const auto& [key, value] : all.items()) {
+        const bool wanted = std::any_of(operation.keys.begin(), operation.keys.end(),
+                                        [&key = key](const char* known) { return key == known; });
+        if (wanted) facts[key] = value;
+    }
+    return facts;
+}
+
+std::string shape_text(const OperationInfo& operation, const CaseShape& shape) {
+    const Json facts = shape_facts(operation, shape);
+    std::string text;
+    for (const auto& [key, value] : facts.items()) {
+        text += (text.empty() ? "" : ", ") + key + " " + (value.is_string() ? value.get<std::string>() : value.dump());
+    }
+    return text;
+}
+
+std::vector<std::int64_t> sampled(std::int64_t total, std::int64_t count, std::uint64_t seed) {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(total));
+    std::iota(all.begin(), all.end(), std::int64_t{0});
+    if (count == 0 || total <= count) return all;
+    std::set<std::int64_t> chosen{0, total - 1};
+    for (std::uint64_t draw = 0; static_cast<std::int64_t>(chosen.size()) < count; ++draw) {
+        chosen.insert(static_cast<std::int64_t>(core::random_below(seed, draw, static_cast<std::uint64_t>(total))));
+    }
+    return {chosen.begin(), chosen.end()};
+}
+
+void hold(RowCheck& check, const CheckedRow& row) {
+    ++check.rows;
+    double error = 0;
+    double norm = 0;
+    for (std::size_t i = 0; i < row.exact.size(); ++i) {
+        const double exact = row.exact[i];
+        const double got = row.got[i];
+        const bool special = !std::isfinite(exact);
+        const double difference = special ? 0 : std::abs(got - exact);
+        const bool same = special ? got == exact || (std::isnan(got) && std::isnan(exact)) : difference <= row.bound[i];
+        if (!special && std::isfinite(got)) {
+            error += difference * difference;
+            norm += exact * exact;
+            if (row.bound[i] > 0) check.worst_share = std::max(check.worst_share, difference / row.bound[i]);
+        }
+        if (same || !check.passed) continue;
+        check.passed = false;
+        check.message = fmt::format("{} value {}: got {:.9g}, wanted {:.9g} within {:.3g}", row.where, i, got, exact,
+                                    special ? 0 : row.bound[i]);
+    }
+    if (norm > 0) check.relative_error = std::max(check.relative_error, std::sqrt(error / norm));
+}
+
+std::int64_t Draw::between(std::int64_t low, std::int64_t high) {
+    return low +
+           static_cast<std::int64_t>(core::random_below(seed_, next_++, static_cast<std::uint64_t>(high - low + 1)));
+}
+
+std::vector<std::int32_t> random_order(std::int64_t n, std::uint64_t seed) {
+    std::vector<std::int32_t> order(static_cast<std::size_t>(n));
+    std::iota(order.begin(), order.end(), 0);
+    Draw draw(seed);
+    for (std::int64_t i = n - 1; i > 0; --i) std::swap(order[i], order[draw.between(0, i)]);
+    return order;
+}
+
+CaseShape random_rows(std::uint64_t seed, std::int64_t /*max_length*/, std::int64_t max_rows) {
+    Draw draw(seed);
+    CaseShape shape{.seed = seed};
+    shape.heads = draw.one_of<std::int64_t>({1, 2, 3, 16, 63, 128});
+    shape.b = draw.between(0, std::max<std::int64_t>(1, max_rows / shape.heads));
+    shape.s_q = draw.between(1, 3);
+    shape.parts = draw.between(1, 9);
+    shape.d_v = draw.one_of<std::int64_t>({512, 256, 128, 576, 72});
+    shape.dtype = draw.one_of({DType::kBFloat16, DType::kFloat16, DType::kFloat32});
+    return shape;
+}
+
+std::vector<double> row_of(const TensorView& view, std::int64_t n, std::int64_t h) {
+    std::vector<double> row(static_cast<std::size_t>(view.shape[2]));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+        row[i] = reference::element(view, {n, h, static_cast<std::int64_t>(i)});
+    }
+    return row;
+}
+
+}  // namespace flashmla::cli

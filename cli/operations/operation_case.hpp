@@ -1,0 +1,134 @@
+// Every operation but 16-bit dense decode (decode_batch.hpp), as verify and bench see it: sizes, one call, a check
+// against the oracle.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/operations/tensors.hpp"
+#include "cli/row_check.hpp"
+#include "flashmla/flashmla.hpp"
+
+namespace flashmla::cli {
+
+// What an operation does not know it ignores, and no record says.
+struct CaseShape {
+    std::int64_t b = 1;    // requests; in append, gather, merge and absorb the rows are b * len
+    std::int64_t len = 0;  // tokens of a request
+    std::int64_t s_q = 1;  // query tokens of a request
+    std::int64_t heads = 128;
+    std::int64_t kv_heads = 1;
+    std::int64_t topk = 0;
+    std::int64_t parts = 2;  // merge
+    std::int64_t d_qk = 576;
+    std::int64_t d_v = 512;
+    std::int64_t page = 64;
+    DType dtype = DType::kBFloat16;
+    CacheFormat format = CacheFormat::kBFloat16;
+    CacheFormat to = CacheFormat::kFp8_656;  // convert
+    bool causal = false;
+    double deviation = 1;  // of the random data
+    std::uint64_t seed = 0;
+};
+
+// Where a case runs.
+struct CaseDevice {
+    DeviceInfo info;
+    DeviceBuffers& buffers;
+    int threads = 1;
+};
+
+class OperationCase {
+public:
+    OperationCase(const CaseShape& shape, const CaseDevice& device)
+        : shape_(shape), device_(device), tensors_(device.buffers, device.info.device, shape.seed) {}
+    virtual ~OperationCase() = default;
+    OperationCase(const OperationCase&) = delete;
+    OperationCase& operator=(const OperationCase&) = delete;
+
+    // One call, enqueued on the buffers' stream.
+    virtual Status run() = 0;
+    // About `rows` rows of the results of the last call against the oracle; 0 = all of them.
+    virtual RowCheck check(std::int64_t rows) = 0;
+
+    virtual std::string kernel() const { return {}; }  // where a plan chose one
+    virtual double flops() const { return 0; }
+    virtual double bytes() const = 0;  // read and written at least once
+
+    const CaseShape& shape() const { return shape_; }
+    std::string overrun() { return tensors_.overrun(); }
+
+protected:
+    CaseShape shape_;
+    CaseDevice device_;
+    Tensors tensors_;
+};
+
+struct OperationInfo {
+    const char* name;
+    const char* summary;
+    std::vector<const char*> keys;  // fields of CaseShape that matter, as records name them
+    std::vector<CaseShape> bench;   // standard sizes
+    // A random small case of verify; nothing is larger than about max_length tokens and max_rows rows.
+    CaseShape (*random)(std::uint64_t seed, std::int64_t max_length, std::int64_t max_rows);
+    std::unique_ptr<OperationCase> (*make)(const CaseShape& shape, const CaseDevice& device);
+};
+
+const std::vector<OperationInfo>& operations();
+const OperationInfo& operation_named(const std::string& name);
+// "decode" and the names of operations(), for options and their help.
+std::vector<std::string> operation_list();
+std::string operation_names();
+
+// Those of one file each.
+std::vector<OperationInfo> decode_operations();
+std::vector<OperationInfo> cache_operations();
+std::vector<OperationInfo> merge_operations();
+
+// The fields of a shape that matter to the operation: keys and values of a record.
+nlohmann::ordered_json shape_facts(const OperationInfo& operation, const CaseShape& shape);
+std::string shape_text(const OperationInfo& operation, const CaseShape& shape);
+
+// ---- For checks
+
+// `count` of [0, total), the first and the last among them; all of them for 0 or when there are no more.
+std::vector<std::int64_t> sampled(std::int64_t total, std::int64_t count, std::uint64_t seed);
+
+// One row of results: exact values, bounds, and what was computed.
+struct CheckedRow {
+    std::vector<double> exact, bound, got;
+    std::string where;
+};
+
+// Adds a row to a check; infinities and NaN must match exactly.
+void hold(RowCheck& check, const CheckedRow& row);
+
+// A random number generator over a seed's draws.
+class Draw {
+public:
+    explicit Draw(std::uint64_t seed) : seed_(seed) {}
+    // In [low, high].
+    std::int64_t between(std::int64_t low, std::int64_t high);
+    template <class T>
+    T one_of(std::initializer_list<T> choices) {
+        return choices.begin()[between(0, static_cast<std::int64_t>(choices.size()) - 1)];
+    }
+
+private:
+    std::uint64_t seed_;
+    std::uint64_t next_ = 0;
+};
+
+// Of operations over rows of heads: b * s_q rows, sizes and dtype at random.
+CaseShape random_rows(std::uint64_t seed, std::int64_t max_length, std::int64_t max_rows);
+
+// The last axis of a rank-3 tensor in host memory at (n, h).
+std::vector<double> row_of(const TensorView& view, std::int64_t n, std::int64_t h);
+
+// [0, n) in a random order.
+std::vector<std::int32_t> random_order(std::int64_t n, std::uint64_t seed);
+
+}  // namespace flashmla::cli
