@@ -23,6 +23,10 @@ cache = np.ones((1, 64, 1, 576), ml_dtypes.bfloat16)
 out, lse = flashmla.decode(q, cache, np.zeros((1, 1), np.int32), np.ones(1, np.int32))
 assert out.shape == (1, 1, 2, 512) and (np.asarray(out, np.float32) == 1).all()
 assert np.allclose(lse, 24.0)
+packed = flashmla.empty_cache(1, format="fp8_656")
+flashmla.append(np.ones((1, 512), np.float32), np.ones((1, 64), np.float32), packed, np.zeros(1, np.int32))
+out, lse = flashmla.decode(q, packed, indices=np.zeros((1, 1, 1), np.int32))
+assert (np.asarray(out, np.float32) == 1).all() and np.allclose(lse, 24.0)
 print(flashmla.__version__, flashmla.__file__)
 """
 
