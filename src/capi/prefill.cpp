@@ -26,7 +26,10 @@ Status read_sparse(const flashmla_sparse_prefill_args* given, SparsePrefillArgs&
 Status read_dense_as(const char* argument, const flashmla_dense_prefill_args* given, DensePrefillArgs& args) {
     Reader read;
     const auto c = read.structure(argument, given);
-    read.reserved("reserved", c.reserved);
+    if (!read.status().ok()) return read.status();
+    Reader named(argument);
+    named.reserved(".reserved", c.reserved);
+    if (!named.status().ok()) return named.status();
     read.flag("causal", c.causal, args.causal);
     read.flag("has_softmax_scale", c.has_softmax_scale, args.has_softmax_scale);
     args.softmax_scale = c.softmax_scale;

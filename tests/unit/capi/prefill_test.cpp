@@ -159,6 +159,12 @@ TEST(CPrefill, RefusalsNameTheArgument) {
     EXPECT_TRUE(refused(flashmla_dense_prefill(&call.args, nullptr, nullptr), FLASHMLA_INVALID_ARGUMENT,
                         "args.struct_size: got 3"));
     call.args.struct_size = sizeof call.args;
+    call.args.reserved = 1;
+    EXPECT_TRUE(refused(flashmla_dense_prefill_backward(&call.backward, nullptr, nullptr), FLASHMLA_INVALID_ARGUMENT,
+                        "forward.reserved: got 1"));
+    EXPECT_TRUE(refused(flashmla_dense_prefill(&call.args, nullptr, nullptr), FLASHMLA_INVALID_ARGUMENT,
+                        "args.reserved: got 1"));
+    call.args.reserved = 0;
     call.args.k = nullptr;
     EXPECT_TRUE(
         refused(flashmla_dense_prefill(&call.args, nullptr, nullptr), FLASHMLA_INVALID_ARGUMENT, "k: got rank 0"));
