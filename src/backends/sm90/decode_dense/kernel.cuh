@@ -16,7 +16,7 @@ namespace flashmla::backends::sm90::decode_dense {
 
 template <int kCluster>
 __device__ __forceinline__ void init_barriers(Barriers& barriers) {
-    constexpr int kWarps = 4;
+    constexpr int kWarps = 4 * gpu::kWarpArrivals;  // of a warpgroup
     for (int slot = 0; slot < kRingSlots; ++slot) barriers.slot_empty[slot].init(kWarps * kCluster);
     for (int tile = 0; tile < kTileBarriers; ++tile) {
         barriers.head_full[tile].init(1);
@@ -31,8 +31,8 @@ __device__ __forceinline__ void init_barriers(Barriers& barriers) {
         barriers.p_free[buffer].init(2 * kWarps);
     }
     for (int slot = 0; slot < kQueueSlots; ++slot) {
-        barriers.piece_full[slot].init(1);
-        barriers.piece_empty[slot].init(1 + 3 * kWarps);
+        barriers.piece_full[slot].init(gpu::kWarpArrivals);
+        barriers.piece_empty[slot].init(gpu::kWarpArrivals + 3 * kWarps);
     }
     cutlass::arch::fence_barrier_init();
 }
@@ -47,6 +47,12 @@ __device__ __forceinline__ void sync_cluster() {
         cute::cluster_wait();
     }
 }
+
+// Named barriers, beside the two of the values warpgroups.
+inline constexpr int kFirstRole = 3;      // a warpgroup's warps meet between two changes of their number of registers
+inline constexpr int kRegistersFree = 7;  // the first warpgroup has given up registers that the others take
+
+__device__ __forceinline__ void sync_role(int role) { cutlass::arch::NamedBarrier::sync(128, kFirstRole + role); }
 
 // Warps of the first warpgroup; the other two wait for the merge.
 inline constexpr int kScheduleWarp = 1;
@@ -79,23 +85,32 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
             range = find_range(p, shared, worker, lane);
             if (lane == 0) shared.splits = range.splits;
         }
+        __syncwarp();
         cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
+        cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersFree);
         if (warp == kScheduleWarp) publish_pieces(p, shared, range, worker, tile_in_unit, lane);
         if (warp == kProducerWarp) Producer<kCluster, Variant::kPrefetch>{p, shared, rank, lane}.run();
-        // Waiting for registers would keep the idle warps polling, at the cost of everybody's issue slots.
-        cutlass::arch::NamedBarrier::sync(128, 3);
+        // Taking registers polls until there are enough, at the cost of everybody's issue slots: so every warp waits
+        // for the moment at a barrier, here and at the start.
+        sync_role(role);
         cutlass::arch::warpgroup_reg_alloc<kMergeRegisters>();
     } else if (role == 1) {
+        cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
         cutlass::arch::warpgroup_reg_alloc<kScoresRegisters>();
         Scores<Element, kCluster, Variant::kHoldValues>{p, shared, warp % 4, lane}.run();
+        sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     } else if (role == 2) {
+        cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
         Values<Element, kCluster, 0>{p, shared, tile_in_unit, warp % 4, lane}.run();
+        sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     } else {
+        cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
         Values<Element, kCluster, 1>{p, shared, tile_in_unit, warp % 4, lane}.run();
+        sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     }
     __syncthreads();

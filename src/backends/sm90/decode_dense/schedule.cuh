@@ -150,10 +150,8 @@ __device__ __forceinline__ void publish_pieces(const Params& p, Shared& shared, 
             cut = plan::cut_after(work, piece, len);
         }
         shared.barriers.piece_empty[at.slot].wait(at.phase ^ 1);
-        if (lane == 0) {
-            shared.queue[at.slot] = record;
-            shared.barriers.piece_full[at.slot].arrive();
-        }
+        if (lane == 0) shared.queue[at.slot] = record;
+        gpu::arrive_as_warp(shared.barriers.piece_full[at.slot], lane);
         at.advance(1);
         if (record.request < 0) return;
     }
@@ -172,8 +170,7 @@ struct PieceReader {
     __device__ __forceinline__ bool next() {
         static_assert(kQueueSlots == 4, "the masks below");
         if (taken > 0) {
-            __syncwarp();
-            if (gpu::place().lane == 0) shared.barriers.piece_empty[(taken - 1) & 3].arrive();
+            gpu::arrive_as_warp(shared.barriers.piece_empty[(taken - 1) & 3], gpu::place().lane);
         }
         shared.barriers.piece_full[taken & 3].wait((taken >> 2) & 1);
         ++taken;

@@ -39,14 +39,7 @@ struct Scores {
     int visible[2];     // keys the thread's rows see
 
     __device__ __forceinline__ void release(gpu::Barrier& barrier) {
-        __syncwarp();
-        if (lane < kCluster) {
-            if constexpr (kCluster == 1) {
-                barrier.arrive();
-            } else {
-                barrier.arrive_at(lane);
-            }
-        }
+        gpu::arrive_as_warp_everywhere<kCluster>(barrier, lane);
     }
 
     __device__ __forceinline__ void load_query() {
@@ -197,10 +190,7 @@ struct Scores {
     }
 
     // What softmax left for the value warpgroups, fenced for their WGMMA.
-    __device__ __forceinline__ void publish(int buffer) {
-        __syncwarp();
-        if (lane == 0) shared.barriers.p_ready[buffer].arrive();
-    }
+    __device__ __forceinline__ void publish(int buffer) { gpu::arrive_as_warp(shared.barriers.p_ready[buffer], lane); }
 
     // Whole-row sums: inverse and log-sum-exp for the value warpgroups, which write the results.
     __device__ __forceinline__ void finish_sums(int buffer) {
@@ -256,7 +246,7 @@ struct Scores {
                 }
                 finish_scores();
                 // The producer may replace the query's tail.
-                if (tile + 1 == tile_end && lane == 0) shared.barriers.q_tail_empty.arrive();
+                if (tile + 1 == tile_end) gpu::arrive_as_warp(shared.barriers.q_tail_empty, lane);
                 if (tile >= first_masked) mask(tile);
                 softmax(tile_count & 1, tile == tile_begin);
                 cutlass::arch::fence_view_async_shared();

@@ -35,15 +35,7 @@ struct Values {
     __device__ __forceinline__ gpu::RingPosition<kRingSlots> pair(int i) const { return ring.ahead(2 * i + side); }
 
     __device__ __forceinline__ void release_pair(int i) {
-        __syncwarp();
-        if (lane < kCluster) {
-            gpu::Barrier& empty = shared.barriers.slot_empty[pair(i).slot];
-            if constexpr (kCluster == 1) {
-                empty.arrive();
-            } else {
-                empty.arrive_at(lane);
-            }
-        }
+        gpu::arrive_as_warp_everywhere<kCluster>(shared.barriers.slot_empty[pair(i).slot], lane);
     }
 
     __device__ __forceinline__ void rescale(int buffer) {
@@ -228,10 +220,7 @@ struct Values {
         }
     }
 
-    __device__ __forceinline__ void free_p(int buffer) {
-        __syncwarp();
-        if (lane == 0) shared.barriers.p_free[buffer].arrive();
-    }
+    __device__ __forceinline__ void free_p(int buffer) { gpu::arrive_as_warp(shared.barriers.p_free[buffer], lane); }
 
     __device__ __forceinline__ void run() {
         for (PieceReader reader(shared); reader.next();) {
