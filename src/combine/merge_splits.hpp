@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "combine/partials.hpp"
 #include "flashmla/status.hpp"
 #include "flashmla/types.hpp"
 #include "plan/split_schedule.hpp"
@@ -14,7 +13,8 @@ namespace flashmla::combine {
 struct MergeParams {
     plan::WorkShape work;
     int max_chunks = 0;
-    const PartialRow* partial_rows = nullptr;
+    const float* partial_lse = nullptr;
+    const float* partial_exponent = nullptr;
     const void* partial_out = nullptr;
 
     const std::int32_t* lengths = nullptr;
