@@ -83,12 +83,10 @@ Json measure(const Shape& shape, const DeviceInfo& device, int threads, double w
                    {"page", spec.page_size}, {"threads", threads},    {"rel_error", check.relative_error},
                    {"passed", check.passed}};
     add_timing(record, timing, flops, wall_peak);
-    std::printf(
-        "%-8s %-8s b %-3ld h_q %-4ld s_q %ld len %-6d topk %-4ld threads %d: %s%s
-        ", name(shape.dtype),
-        name(format),
-        static_cast<long>(shape.b), static_cast<long>(shape.h_q), static_cast<long>(shape.s_q), shape.len,
-        static_cast<long>(shape.topk), threads, timing_text(record).c_str(), check.passed ? "" : "  WRONG");
+    std::printf("%-8s %-8s b %-3ld h_q %-4ld s_q %ld len %-6d topk %-4ld threads %d: %s%s\n", name(shape.dtype),
+                name(format), static_cast<long>(shape.b), static_cast<long>(shape.h_q), static_cast<long>(shape.s_q),
+                shape.len, static_cast<long>(shape.topk), threads, timing_text(record).c_str(),
+                check.passed ? "" : "  WRONG");
     std::fflush(stdout);
     return record;
 }
