@@ -50,6 +50,11 @@ Status check_page(const char* which, std::int64_t got, std::int64_t pair, std::i
 
 // Every page id in range, no destination twice, and no page both read and written when source and destination are one.
 Status check_pairs(const core::CopyPagesCall& call) {
+    // A list that names some destination twice for want of pages may be longer than memory: strides can be 0.
+    if (call.count > call.destination.num_pages) {
+        return invalid_argument("page_pairs: got " + std::to_string(call.count) + " pairs, wanted at most " +
+                                std::to_string(call.destination.num_pages) + ", destination's pages, each once");
+    }
     std::vector<std::int64_t> written(static_cast<std::size_t>(call.count));
     for (std::int64_t i = 0; i < call.count; ++i) {
         const std::int64_t from = call.pairs[i * call.pair_stride];

@@ -93,6 +93,13 @@ TEST(CCache, PagesAreCopiedAndConverted) {
     const auto page = call.cache.begin() + kPage * kRecord;
     EXPECT_TRUE(std::equal(call.cache.begin(), page, page));
 
+    flashmla_tensor endless_view = pair_view;  // one pair in memory, 2^40 in the shape
+    endless_view.shape[0] = int64_t{1} << 40;
+    endless_view.stride[0] = 0;
+    copy.page_pairs = &endless_view;
+    EXPECT_TRUE(
+        refused(flashmla_copy_pages(&copy, nullptr), FLASHMLA_INVALID_ARGUMENT, "page_pairs: got 1099511627776"));
+
     std::vector<uint8_t> flat(kPages * kPage * (kLatent + kRope), 0xee);
     const int64_t flat_shape[] = {kPages, kPage, 1, kLatent + kRope};
     const flashmla_tensor flat_view = flashmla_contiguous(flat.data(), FLASHMLA_UINT8, 4, flat_shape);
