@@ -36,13 +36,12 @@ Status check_tensors(std::initializer_list<Named> tensors, Device device) {
 
 Status check_forward_ranks(const DensePrefillArgs& args) {
     return first_error({
-        check_rank("q", args.q, "(total_q, h_q, d_qk)", 3),
-        check_rank("k", args.k, "(total_kv, h_kv, d_qk)", 3),
+        check_rank("q", args.q, "(total_q, h_q, d_qk)", 3), check_rank("k", args.k, "(total_kv, h_kv, d_qk)", 3),
         check_rank("v", args.v, "(total_kv, h_kv, d_v)", 3),
         check_rank("cu_seqlens_q", args.cu_seqlens_q, "(b + 1,)", 1),
         check_rank("cu_seqlens_kv", args.cu_seqlens_kv, "(b + 1,)", 1),
-        check_rank("out", args.out, "(total_q, h_q, d_v)", 3),
-        check_rank("lse", args.lse, "(total_q, h_q)", 2),
+        check_rank("out", args.out, "(total_q, h_q, d_v)", 3), check_rank("lse", args.lse, "(total_q, h_q)", 2),
+        check_shape("cu_seqlens_q", args.cu_seqlens_q, {{"b + 1"}}),  // b is one less
     });
 }
 

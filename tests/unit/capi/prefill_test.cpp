@@ -165,6 +165,11 @@ TEST(CPrefill, RefusalsNameTheArgument) {
     EXPECT_TRUE(refused(flashmla_dense_prefill(&call.args, nullptr, nullptr), FLASHMLA_INVALID_ARGUMENT,
                         "args.reserved: got 1"));
     call.args.reserved = 0;
+    flashmla_tensor ends = *call.args.cu_seqlens_q;
+    call.args.cu_seqlens_q = &ends;
+    ends.shape[0] = INT64_MIN;
+    EXPECT_TRUE(refused(flashmla_dense_prefill(&call.args, nullptr, nullptr), FLASHMLA_INVALID_ARGUMENT,
+                        "cu_seqlens_q: got shape (-9223372036854775808,)"));
     call.args.k = nullptr;
     EXPECT_TRUE(
         refused(flashmla_dense_prefill(&call.args, nullptr, nullptr), FLASHMLA_INVALID_ARGUMENT, "k: got rank 0"));
