@@ -42,10 +42,11 @@ double CaseData::background_std(std::int64_t request) const {
     return 0.1 * 2 * std::numbers::sqrt3 * spec_.logit_std * kRiseKeys / keys;
 }
 
-// -1 for the first key of a request, 1 for the last.
+// -1 for the first key of a request, 1 for the last, and for those of a second cache that has more.
 double CaseData::position(std::int64_t request, std::int64_t key) const {
     const std::int64_t length = spec_.lengths[request];
-    return length > 1 ? 2 * static_cast<double>(key) / static_cast<double>(length - 1) - 1 : 0;
+    if (length <= 1) return 0;
+    return 2 * static_cast<double>(std::min(key, length - 1)) / static_cast<double>(length - 1) - 1;
 }
 
 double CaseData::ordered_logit(std::int64_t request, std::int64_t key) const {
