@@ -245,7 +245,8 @@ TEST_F(PrefillArguments, MutatedCallsAreServedOrRefusedInWords) {
             inside = inside && (!legal_forward || lies_in_case(*view, legal));
         }
         // The backward pass only reads out and lse, so their elements may overlap, which the forward pass refuses.
-        for (const TensorView* view : {&f.out, &f.lse, &args.dout, &args.dlse, &args.dq, &args.dk, &args.dv}) {
+        const TensorView* const of_backward[] = {&f.out, &f.lse, &args.dout, &args.dlse, &args.dq, &args.dk, &args.dv};
+        for (const TensorView* view : of_backward) {
             inside = inside && (!backward || view->data == nullptr || view->rank < 2 || lies_in_case(*view, legal));
         }
         if (!inside) continue;
