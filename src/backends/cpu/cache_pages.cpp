@@ -9,6 +9,7 @@ namespace flashmla::backends::cpu {
 namespace {
 
 void copy_bytes(std::uint8_t* to, const std::uint8_t* from, std::int64_t bytes) {
+    if (to == nullptr || from == nullptr) return;  // a pool without pages, or a format without that part
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
