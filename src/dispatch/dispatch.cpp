@@ -36,41 +36,38 @@ Status launch(const core::DecodeCall& call) {
     }
 }
 
-}  // namespace
-
-Status decode(const core::DecodeCall& call) {
-    if (!trace_enabled()) return launch(call);
-    const TraceClock clock;
-    Status status = launch(call);
-    trace(call, status, clock);
-    return status;
-}
-
-Status sparse_prefill(const core::SparsePrefillCall& call) {
+Status launch(const core::SparsePrefillCall& call) {
     if (call.plan->kernel_id == KernelId::kCpuSparsePrefill) return backends::cpu::sparse_prefill(call);
     return invalid_argument("plan.kernel_id: not a sparse prefill kernel of the catalogue");
 }
 
-Status dense_prefill(const core::DensePrefillCall& call) {
+Status launch(const core::DensePrefillCall& call) {
     if (call.plan->kernel_id == KernelId::kCpuDensePrefill) return backends::cpu::dense_prefill(call);
     return invalid_argument("plan.kernel_id: not a dense prefill kernel of the catalogue");
 }
 
-Status dense_prefill_backward(const core::DensePrefillBackwardCall& call) {
+Status launch(const core::DensePrefillBackwardCall& call) {
     if (call.forward.plan->kernel_id == KernelId::kCpuDensePrefillBackward) {
         return backends::cpu::dense_prefill_backward(call);
     }
     return invalid_argument("plan.kernel_id: not a kernel of the backward of dense prefill");
 }
 
+}  // namespace
+
+Status decode(const core::DecodeCall& call) { return traced(call, launch); }
+Status sparse_prefill(const core::SparsePrefillCall& call) { return traced(call, launch); }
+Status dense_prefill(const core::DensePrefillCall& call) { return traced(call, launch); }
+Status dense_prefill_backward(const core::DensePrefillBackwardCall& call) { return traced(call, launch); }
+
 Status merge(core::MergeCall call) {
     call.threads = device::usable_threads();
-    return backends::cpu::merge(call);
+    return traced(call, backends::cpu::merge);
 }
 
 Status absorb(core::AbsorbCall call) {
     call.threads = device::usable_threads();
-    return backends::cpu::absorb(call);
+    return traced(call, backends::cpu::absorb);
 }
 
 }  // namespace flashmla::dispatch

@@ -2,7 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
+#include "core/absorb_call.hpp"
+#include "core/cache_calls.hpp"
+#include "core/merge_call.hpp"
+#include "core/prefill_call.hpp"
 #include "core/problem.hpp"
 #include "flashmla/status.hpp"
 
@@ -22,6 +27,28 @@ private:
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-void trace(const core::DecodeCall& call, const Status& status, const TraceClock& clock);
+// What a line says of a call: operation, kernel, device, then what the operation has of sizes and options.
+std::string trace_facts(const core::DecodeCall& call);
+std::string trace_facts(const core::SparsePrefillCall& call);
+std::string trace_facts(const core::DensePrefillCall& call);
+std::string trace_facts(const core::DensePrefillBackwardCall& call);
+std::string trace_facts(const core::MergeCall& call);
+std::string trace_facts(const core::AbsorbCall& call);
+std::string trace_facts(const core::AppendCall& call);
+std::string trace_facts(const core::GatherCall& call);
+std::string trace_facts(const core::CopyPagesCall& call);
+std::string trace_facts(const core::ConvertCall& call);
+
+void trace(const std::string& facts, const Status& status, const TraceClock& clock);
+
+// launch(call), and its line. The facts are written after the call, so that they cost it nothing.
+template <class Call>
+Status traced(const Call& call, Status (*launch)(const Call&)) {
+    if (!trace_enabled()) return launch(call);
+    const TraceClock clock;
+    Status status = launch(call);
+    trace(trace_facts(call), status, clock);
+    return status;
+}
 
 }  // namespace flashmla::dispatch
