@@ -136,6 +136,12 @@ void add_operation_options(CLI::App& command, BenchOptions& options) {
     command.add_option("--parts", options.parts, "Partial results (merge)")
         ->check(CLI::Range(1, 4096))
         ->capture_default_str();
+    command.add_option("--head-dim", options.head_dim, "Dims of an unabsorbed head (absorb_query, project_output)")
+        ->check(CLI::Range(1, 2147483647))
+        ->capture_default_str();
+    command.add_option("--kv-lora-rank", options.kv_lora_rank, "Dims of the latent (absorb_query, project_output)")
+        ->check(CLI::Range(1, 2147483647))
+        ->capture_default_str();
     command.add_option("--format", options.format, "Cache format")->check(is_format())->capture_default_str();
     command.add_option("--to", options.to, "Format to convert to")->check(is_format())->capture_default_str();
 }

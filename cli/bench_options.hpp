@@ -26,7 +26,7 @@ struct BenchOptions {
     std::string output;
 
     // Of the operations other than dense decode: these replace the standard sizes' own values where they are given.
-    std::int64_t kv_heads = 1, topk = 2048, parts = 2;
+    std::int64_t kv_heads = 1, topk = 2048, parts = 2, head_dim = 128, kv_lora_rank = 512;
     std::string format = "bf16", to = "fp8_656";
     std::function<bool(const std::string&)> given;  // whether the option was on the command line
 };

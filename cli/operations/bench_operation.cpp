@@ -41,11 +41,14 @@ CaseShape with_options(const OperationInfo& operation, CaseShape shape, const Be
     replace("--page", "page", shape.page, options.batch.page);
     replace("--dtype", "dtype", shape.dtype, options.batch.dtype_value());
     replace("--to", "to", shape.to, format_named(options.to));
+    replace("--head-dim", "head_dim", shape.head_dim, options.head_dim);
+    replace("--kv-lora-rank", "kv_lora_rank", shape.rank, options.kv_lora_rank);
     replace("--causal", "causal", shape.causal, options.batch.causal);
+    replace("--ragged", "varlen", shape.varlen, options.ragged);
     if (options.given("--data-std")) shape.deviation = options.data_std;
     shape.seed = options.batch.seed;
-    for (const char* option :
-         {"--suite", "--ragged", "--lengths", "--lengths-file", "--trace", "--kernel", "--scale"}) {
+    for (const char* option : {"--suite", "--lengths", "--lengths-file", "--trace", "--requests", "--kernel", "--scale",
+                               "--batch-invariant"}) {
         if (options.given(option)) throw Failure{kExitBadInput, std::string(option) + ": of decode alone"};
     }
     return shape;

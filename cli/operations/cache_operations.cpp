@@ -51,6 +51,11 @@ protected:
         return tokens.read(0, 0);
     }
 
+    RowCheck hold_each_row(std::int64_t count,
+                           const std::function<std::vector<CheckedRow>(std::int64_t)>& rows_of) const {
+        return hold_on_threads(sampled(rows(), count, shape_.seed), device_.threads, rows_of);
+    }
+
     double cache_bytes(CacheFormat format, double tokens) const {
         return tokens * static_cast<double>(cache_record_bytes(format, shape_.d_qk));
     }
@@ -65,9 +70,9 @@ protected:
 };
 
 // Every value must be the oracle's: the bounds are 0.
-CheckedRow exactly(std::vector<double> exact, std::vector<double> got, std::string where) {
+std::vector<CheckedRow> exactly(std::vector<double> exact, std::vector<double> got, std::string where) {
     std::vector<double> bound(exact.size(), 0.0);
-    return {std::move(exact), std::move(bound), std::move(got), std::move(where)};
+    return {{std::move(exact), std::move(bound), std::move(got), std::move(where)}};
 }
 
 class AppendCase final : public CacheCase {
@@ -79,13 +84,11 @@ public:
         const TensorView latent = tensors_.on_host(append_.latent);
         const TensorView rope = append_.rope.rank > 0 ? tensors_.on_host(append_.rope) : TensorView{};
         const reference::CacheTokens tokens(cache_on_host(tensors_, append_.cache), shape_.d_qk, append_.cache_scale);
-        RowCheck result;
-        for (const std::int64_t n : sampled(rows(), count, shape_.seed)) {
+        return hold_each_row(count, [&](std::int64_t n) {
             const std::int64_t slot = slots_[n];
-            hold(result, exactly(stored(shape_.format, source_row(latent, rope, n)),
-                                 tokens.read(slot / shape_.page, slot % shape_.page), row_text(n, slot)));
-        }
-        return result;
+            return exactly(stored(shape_.format, source_row(latent, rope, n)),
+                           tokens.read(slot / shape_.page, slot % shape_.page), row_text(n, slot));
+        });
     }
 
     double bytes() const override {
@@ -110,8 +113,7 @@ public:
     RowCheck check(std::int64_t count) override {
         const reference::CacheTokens tokens(cache_on_host(tensors_, append_.cache), shape_.d_qk, append_.cache_scale);
         const TensorView out = tensors_.on_host(args_.out);
-        RowCheck result;
-        for (const std::int64_t n : sampled(rows(), count, shape_.seed)) {
+        return hold_each_row(count, [&](std::int64_t n) {
             const std::int64_t slot = slots_[n];
             std::vector<double> exact = tokens.read(slot / shape_.page, slot % shape_.page);
             std::vector<double> got(exact.size());
@@ -122,9 +124,8 @@ public:
                                : core::decode_16bit(shape_.dtype, core::encode_16bit(shape_.dtype, value));
                 got[i] = reference::element(out, {n, static_cast<std::int64_t>(i)});
             }
-            hold(result, exactly(std::move(exact), std::move(got), row_text(n, slot)));
-        }
-        return result;
+            return exactly(std::move(exact), std::move(got), row_text(n, slot));
+        });
     }
 
     double bytes() const override {
@@ -153,15 +154,13 @@ public:
         const reference::CacheTokens from(cache_on_host(tensors_, args_.source), shape_.d_qk, args_.source_scale);
         const reference::CacheTokens to(cache_on_host(tensors_, args_.destination), shape_.d_qk,
                                         args_.destination_scale);
-        RowCheck result;
-        for (const std::int64_t n : sampled(rows(), count, shape_.seed)) {
+        return hold_each_row(count, [&](std::int64_t n) {
             const std::int64_t page = slots_[n] / shape_.page;
             const std::int64_t token = slots_[n] % shape_.page;
             const std::vector<double> source = from.read(page, token);
-            hold(result, exactly(stored(shape_.to, {source.begin(), source.end()}), to.read(page, token),
-                                 row_text(n, slots_[n])));
-        }
-        return result;
+            return exactly(stored(shape_.to, {source.begin(), source.end()}), to.read(page, token),
+                           row_text(n, slots_[n]));
+        });
     }
 
     double bytes() const override {
@@ -193,13 +192,11 @@ public:
     RowCheck check(std::int64_t count) override {
         const reference::CacheTokens from(cache_on_host(tensors_, args_.source), shape_.d_qk, append_.cache_scale);
         const reference::CacheTokens to(cache_on_host(tensors_, args_.destination), shape_.d_qk, append_.cache_scale);
-        RowCheck result;
-        for (const std::int64_t n : sampled(rows(), count, shape_.seed)) {
+        return hold_each_row(count, [&](std::int64_t n) {
             const std::int64_t page = slots_[n] / shape_.page;
             const std::int64_t token = slots_[n] % shape_.page;
-            hold(result, exactly(from.read(page, token), to.read(pairs_[2 * page + 1], token), row_text(n, slots_[n])));
-        }
-        return result;
+            return exactly(from.read(page, token), to.read(pairs_[2 * page + 1], token), row_text(n, slots_[n]));
+        });
     }
 
     double bytes() const override { return 2 * cache_bytes(shape_.format, static_cast<double>(pages_ * shape_.page)); }
@@ -232,11 +229,6 @@ CaseShape random_cache(std::uint64_t seed, std::int64_t max_length, std::int64_t
     return shape;
 }
 
-template <class Case>
-std::unique_ptr<OperationCase> make(const CaseShape& shape, const CaseDevice& device) {
-    return std::make_unique<Case>(shape, device);
-}
-
 std::vector<CaseShape> every_format(std::initializer_list<std::int64_t> lengths) {
     std::vector<CaseShape> shapes;
     for (const CacheFormat format : kAllCacheFormats) {
@@ -253,8 +245,9 @@ std::vector<OperationInfo> cache_operations() {
     const std::vector<const char*> keys{"dtype", "format", "b", "len", "d_qk", "page"};
     return {
         {"append", "new tokens into the pages of a cache, quantised", keys, every_format({128, 8192, 65536}),
-         random_cache, make<AppendCase>},
-        {"gather", "tokens of a cache back to rows", keys, every_format({8192, 65536}), random_cache, make<GatherCase>},
+         random_cache, make_case<AppendCase>},
+        {"gather", "tokens of a cache back to rows", keys, every_format({8192, 65536}), random_cache,
+         make_case<GatherCase>},
         {"convert",
          "a cache into another format",
          {"format", "to", "b", "len", "d_qk", "page"},
@@ -263,13 +256,13 @@ std::vector<OperationInfo> cache_operations() {
           {.len = 65536, .format = CacheFormat::kFp8_656, .to = CacheFormat::kBFloat16},
           {.len = 65536, .d_qk = 512, .to = CacheFormat::kFp8_584}},
          random_cache,
-         make<ConvertCase>},
+         make_case<ConvertCase>},
         {"copy_pages",
          "whole pages of a cache",
          {"format", "b", "len", "d_qk", "page"},
          every_format({65536}),
          random_cache,
-         make<CopyPagesCase>},
+         make_case<CopyPagesCase>},
     };
 }
 

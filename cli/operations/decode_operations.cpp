@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cli/batch_options.hpp"
 #include "cli/exit_codes.hpp"
 #include "cli/operations/cache_tensor.hpp"
 #include "cli/operations/operation_case.hpp"
@@ -10,9 +11,6 @@
 
 namespace flashmla::cli {
 namespace {
-
-// The scale of a model whose unabsorbed heads have 128 + 64 dims.
-const double kScale = 1 / std::sqrt(192.0);
 
 class DecodeOverCache final : public OperationCase {
 public:
@@ -23,7 +21,7 @@ public:
         args_.k_cache = cache_.view;
         args_.out = tensors_.output(shape.dtype, {shape.b, shape.s_q, shape.heads, shape.d_v});
         args_.lse = tensors_.output(DType::kFloat32, {shape.b, shape.heads, shape.s_q});
-        args_.softmax_scale = kScale;
+        args_.softmax_scale = 1 / std::sqrt(kModelHeadDim);
         args_.has_softmax_scale = true;
         args_.causal = shape.causal;
         if (shape.format == CacheFormat::kFp8Flat) args_.descale_k = tensors_.of(std::vector<float>{kFlatScale}, {1});
@@ -148,10 +146,6 @@ CaseShape random_sparse(std::uint64_t seed, std::int64_t max_length, std::int64_
     return random_decode(seed, max_length, max_rows, true);
 }
 
-std::unique_ptr<OperationCase> make_decode(const CaseShape& shape, const CaseDevice& device) {
-    return std::make_unique<DecodeOverCache>(shape, device);
-}
-
 std::vector<CaseShape> in_every_format(const std::vector<CaseShape>& shapes) {
     std::vector<CaseShape> all;
     for (const CaseShape& shape : shapes) {
@@ -175,14 +169,14 @@ std::vector<OperationInfo> decode_operations() {
          {"dtype", "format", "b", "h_q", "s_q", "len", "d_qk", "d_v", "causal", "page"},
          in_every_format({{.len = 8192, .deviation = 0.5}, {.b = 4, .len = 4096, .heads = 16, .deviation = 0.5}}),
          random_dense,
-         make_decode},
+         make_case<DecodeOverCache>},
         {"sparse_decode",
          "decode by index lists, from every cache format",
          {"dtype", "format", "b", "h_q", "s_q", "len", "topk", "d_qk", "d_v", "page"},
          in_every_format({{.len = 16384, .topk = 2048, .deviation = 0.5},
                           {.b = 2, .len = 16384, .s_q = 2, .topk = 2048, .deviation = 0.5}}),
          random_sparse,
-         make_decode},
+         make_case<DecodeOverCache>},
     };
 }
 

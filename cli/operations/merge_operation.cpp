@@ -31,20 +31,20 @@ public:
         for (const TensorView& view : outs_) outs.push_back(tensors_.on_host(view));
         for (const TensorView& view : lses_) lses.push_back(tensors_.on_host(view));
         const MergeArgs args{.outs = outs, .lses = lses, .out = tensors_.on_host(out_), .lse = tensors_.on_host(lse_)};
-        RowCheck result;
-        for (const std::int64_t row : sampled(rows() * shape_.heads, count, shape_.seed)) {
+        const std::vector<std::int64_t> sample = sampled(rows() * shape_.heads, count, shape_.seed);
+        return hold_on_threads(sample, device_.threads, [&](std::int64_t row) -> std::vector<CheckedRow> {
             const std::int64_t n = row / shape_.heads;
             const std::int64_t h = row % shape_.heads;
             const reference::MergedRow exact = reference::merge_row(args, 0, n, h);
             const std::string where = "row " + std::to_string(n) + " head " + std::to_string(h);
-            hold(result, {exact.out, exact.out_bound, row_of(args.out, n, h), where + " out"});
-            hold(result, {{exact.lse}, {exact.lse_bound}, {reference::element(args.lse, {n, h})}, where + " lse"});
-            --result.rows;  // both belong to one row
-        }
-        return result;
+            return {{exact.out, exact.out_bound, row_of(args.out, n, h), where + " out"},
+                    {{exact.lse}, {exact.lse_bound}, {reference::element(args.lse, {n, h})}, where + " lse"}};
+        });
     }
 
-    double flops() const override { return 2.0 * static_cast<double>(shape_.parts) * Tensors::bytes(out_) / 2; }
+    double flops() const override {
+        return 2 * static_cast<double>(shape_.parts * rows()) * static_cast<double>(shape_.heads * shape_.d_v);
+    }
     double bytes() const override {
         return static_cast<double>(shape_.parts + 1) * (Tensors::bytes(out_) + Tensors::bytes(lse_));
     }
@@ -69,10 +69,6 @@ private:
     TensorView out_, lse_;
 };
 
-std::unique_ptr<OperationCase> make_merge(const CaseShape& shape, const CaseDevice& device) {
-    return std::make_unique<MergeCase>(shape, device);
-}
-
 }  // namespace
 
 std::vector<OperationInfo> merge_operations() {
@@ -81,7 +77,7 @@ std::vector<OperationInfo> merge_operations() {
              {"dtype", "b", "s_q", "h_q", "d_v", "parts"},
              {{.b = 128}, {.b = 128, .parts = 8}, {.b = 1, .s_q = 4096, .heads = 16}},
              random_rows,
-             make_merge}};
+             make_case<MergeCase>}};
 }
 
 }  // namespace flashmla::cli

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "cli/exit_codes.hpp"
+#include "cli/parallel.hpp"
 #include "core/random.hpp"
 #include "reference/element.hpp"
 
@@ -16,10 +17,40 @@ namespace flashmla::cli {
 
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+// Adds a row to a check. An infinite bound resolves nothing and fails.
+void hold(RowCheck& check, const CheckedRow& row) {
+    double error = 0;
+    double norm = 0;
+    for (std::size_t i = 0; i < row.exact.size(); ++i) {
+        const double exact = row.exact[i];
+        const double got = row.got[i];
+        const bool special = !std::isfinite(exact);
+        const double difference = special ? 0 : std::abs(got - exact);
+        const bool same = special ? got == exact || (std::isnan(got) && std::isnan(exact))
+                                  : std::isfinite(row.bound[i]) && difference <= row.bound[i];
+        if (!special && std::isfinite(got)) {
+            error += difference * difference;
+            norm += exact * exact;
+            if (row.bound[i] > 0) check.worst_share = std::max(check.worst_share, difference / row.bound[i]);
+        }
+        if (same || !check.passed) continue;
+        check.passed = false;
+        check.message = fmt::format("{} value {}: got {:.9g}, wanted {:.9g} within {:.3g}", row.where, i, got, exact,
+                                    special ? 0 : row.bound[i]);
+    }
+    if (norm > 0) check.relative_error = std::max(check.relative_error, std::sqrt(error / norm));
+}
+
+}  // namespace
+
 const std::vector<OperationInfo>& operations() {
     static const std::vector<OperationInfo> all = [] {
         std::vector<OperationInfo> joined;
-        for (std::vector<OperationInfo> (*file)() : {decode_operations, cache_operations, merge_operations}) {
+        for (std::vector<OperationInfo> (*file)() :
+             {decode_operations, sparse_prefill_operations, dense_prefill_operations, absorb_operations,
+              merge_operations, cache_operations}) {
             for (OperationInfo& operation : file()) joined.push_back(std::move(operation));
         }
         return joined;
@@ -53,7 +84,9 @@ Json shape_facts(const OperationInfo& operation, const CaseShape& shape) {
                       {"s_q", shape.s_q},           {"len", shape.len},
                       {"topk", shape.topk},         {"parts", shape.parts},
                       {"d_qk", shape.d_qk},         {"d_v", shape.d_v},
-                      {"causal", shape.causal},     {"page", shape.page}};
+                      {"head_dim", shape.head_dim}, {"kv_lora_rank", shape.rank},
+                      {"causal", shape.causal},     {"varlen", shape.varlen},
+                      {"page", shape.page}};
     Json facts;
     for (const auto& [key, value] : all.items()) {
         const bool wanted = std::any_of(operation.keys.begin(), operation.keys.end(),
@@ -83,27 +116,22 @@ std::vector<std::int64_t> sampled(std::int64_t total, std::int64_t count, std::u
     return {chosen.begin(), chosen.end()};
 }
 
-void hold(RowCheck& check, const CheckedRow& row) {
-    ++check.rows;
-    double error = 0;
-    double norm = 0;
-    for (std::size_t i = 0; i < row.exact.size(); ++i) {
-        const double exact = row.exact[i];
-        const double got = row.got[i];
-        const bool special = !std::isfinite(exact);
-        const double difference = special ? 0 : std::abs(got - exact);
-        const bool same = special ? got == exact || (std::isnan(got) && std::isnan(exact)) : difference <= row.bound[i];
-        if (!special && std::isfinite(got)) {
-            error += difference * difference;
-            norm += exact * exact;
-            if (row.bound[i] > 0) check.worst_share = std::max(check.worst_share, difference / row.bound[i]);
-        }
-        if (same || !check.passed) continue;
-        check.passed = false;
-        check.message = fmt::format("{} value {}: got {:.9g}, wanted {:.9g} within {:.3g}", row.where, i, got, exact,
-                                    special ? 0 : row.bound[i]);
+RowCheck hold_on_threads(const std::vector<std::int64_t>& rows, int threads,
+                         const std::function<std::vector<CheckedRow>(std::int64_t row)>& rows_of) {
+    std::vector<RowCheck> checks(rows.size());
+    parallel_items(static_cast<std::int64_t>(rows.size()), threads, [&](std::int64_t i) {
+        for (const CheckedRow& row : rows_of(rows[i])) hold(checks[i], row);
+    });
+    RowCheck all;
+    all.rows = static_cast<std::int64_t>(rows.size());
+    for (const RowCheck& check : checks) {
+        all.worst_share = std::max(all.worst_share, check.worst_share);
+        all.relative_error = std::max(all.relative_error, check.relative_error);
+        if (check.passed || !all.passed) continue;
+        all.passed = false;
+        all.message = check.message;
     }
-    if (norm > 0) check.relative_error = std::max(check.relative_error, std::sqrt(error / norm));
+    return all;
 }
 
 std::int64_t Draw::between(std::int64_t low, std::int64_t high) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -16,20 +17,23 @@ namespace flashmla::cli {
 
 // What an operation does not know it ignores, and no record says.
 struct CaseShape {
-    std::int64_t b = 1;    // requests; in append, gather, merge and absorb the rows are b * len
-    std::int64_t len = 0;  // tokens of a request
-    std::int64_t s_q = 1;  // query tokens of a request
+    std::int64_t b = 1;    // requests
+    std::int64_t len = 0;  // tokens of a request, cached or as keys; append, gather and the like handle b * len
+    std::int64_t s_q = 1;  // query tokens of a request; merge and the projections handle b * s_q rows of heads
     std::int64_t heads = 128;
     std::int64_t kv_heads = 1;
     std::int64_t topk = 0;
     std::int64_t parts = 2;  // merge
     std::int64_t d_qk = 576;
     std::int64_t d_v = 512;
+    std::int64_t head_dim = 128;  // of the projections, as is the next
+    std::int64_t rank = 512;      // kv_lora_rank
     std::int64_t page = 64;
     DType dtype = DType::kBFloat16;
     CacheFormat format = CacheFormat::kBFloat16;
     CacheFormat to = CacheFormat::kFp8_656;  // convert
     bool causal = false;
+    bool varlen = false;   // prefill: s_q and len are the longest of a ragged batch; sparse: lists have lengths
     double deviation = 1;  // of the random data
     std::uint64_t seed = 0;
 };
@@ -85,8 +89,17 @@ std::string operation_names();
 
 // Those of one file each.
 std::vector<OperationInfo> decode_operations();
-std::vector<OperationInfo> cache_operations();
+std::vector<OperationInfo> sparse_prefill_operations();
+std::vector<OperationInfo> dense_prefill_operations();
+std::vector<OperationInfo> absorb_operations();
 std::vector<OperationInfo> merge_operations();
+std::vector<OperationInfo> cache_operations();
+
+// OperationInfo::make of a class of cases.
+template <class Case>
+std::unique_ptr<OperationCase> make_case(const CaseShape& shape, const CaseDevice& device) {
+    return std::make_unique<Case>(shape, device);
+}
 
 // The fields of a shape that matter to the operation: keys and values of a record.
 nlohmann::ordered_json shape_facts(const OperationInfo& operation, const CaseShape& shape);
@@ -103,8 +116,10 @@ struct CheckedRow {
     std::string where;
 };
 
-// Adds a row to a check; infinities and NaN must match exactly.
-void hold(RowCheck& check, const CheckedRow& row);
+// Each of `rows` held against the oracle: rows_of(row) computes what belongs to it, on `threads` threads, and must not
+// throw. Infinities and NaN must match exactly.
+RowCheck hold_on_threads(const std::vector<std::int64_t>& rows, int threads,
+                         const std::function<std::vector<CheckedRow>(std::int64_t row)>& rows_of);
 
 // A random number generator over a seed's draws.
 class Draw {
