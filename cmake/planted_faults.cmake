@@ -2,7 +2,8 @@
 # tests/planted_faults.sh builds the target `planted_faults` and demands it. Not part of the default build. One build serves all
 # of them: the environment says which fault a process has. The backend's objects come before the library, so the library's own
 # copies are never pulled in; everything but the backend is shared.
-set(planted_tests oracle_test.cpp cache_append_test.cpp sparse_prefill_test.cpp paths.cpp emulated_kernels.cpp)
+set(planted_tests oracle_test.cpp cache_append_test.cpp sparse_prefill_test.cpp prefill_backward_test.cpp merge_test.cpp
+    absorb_test.cpp paths.cpp emulated_kernels.cpp)
 list(TRANSFORM planted_tests PREPEND ${PROJECT_SOURCE_DIR}/tests/cpu/)
 
 file(GLOB_RECURSE planted_backend CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backends/cpu/*.cpp)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the CPU backend with the planted faults (src/core/planted_fault.hpp) and demands that each one turns the oracle tests red
-# on every code path of this machine, and those of dense decode `flashmla verify` too.
+# on every code path of this machine, and `flashmla verify` of the operations that it breaks.
 # Usage: tests/planted_faults.sh [configured build folder, default build/release]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,20 +43,38 @@ for fault in "${!cases[@]}"; do
     for path in $(printf '%s\n' "${tests[@]}" | sed -nE 's/.*Matches\/(portable|avx2|avx512_bf16|avx512)_.*/\1/p' | sort -u); do
         demand "$fault" "$path" < <(printf '%s\n' "${tests[@]}" | grep "Matches/${path}_")
     done
-    if [ ! -x "$verify" ] || [ "$fault" -gt 5 ]; then continue; fi
-    log=$(FLASHMLA_PLANTED_FAULT=$fault "$verify" verify --device cpu --cases 200 --seed 1 2>&1) && rc=0 || rc=$?
-    if [ "$rc" -eq 1 ] && grep -q '^ *smallest ' <<<"$log"; then
-        echo "fault $fault in flashmla verify: red, $(grep -oE '^ *smallest .*' <<<"$log" | sed 's/^ *smallest *//')"
-    else
-        echo "fault $fault in flashmla verify: NOT DETECTED (exit status $rc)"
-        missed=$((missed + 1))
-    fi
 done
 
-# The faults that append can make too, in its own test.
-for fault in 6 7; do
-    for path in $(printf '%s\n' "${all[@]}" | sed -nE 's/.*CacheAppend\.EveryFormat[A-Za-z]*\/([a-z0-9_]+)$/\1/p'); do
-        demand "$fault" "$path (append)" < <(printf '%s\n' "${all[@]}" | grep -E "CacheAppend\.EveryFormat.*/$path\$")
+# Tests that go through many cases themselves, one for each path: fault, part of the name.
+while read -r fault name; do
+    for path in $(printf '%s\n' "${all[@]}" | sed -nE "s/.*$name[A-Za-z]*\/([a-z0-9_]+)$/\1/p"); do
+        demand "$fault" "$path (${name/\\/})" < <(printf '%s\n' "${all[@]}" | grep -E "$name[A-Za-z]*/$path\$")
     done
-done
+done <<'END'
+6 CacheAppend\.EveryFormat
+7 CacheAppend\.EveryFormat
+11 PrefillBackward\.FollowsTheOracle
+12 MergePaths\.FollowsTheOracle
+13 AbsorbPaths\.FollowTheOracle
+END
+
+# What `flashmla verify` has to find.
+verified=([1]='decode decode_formats dense_prefill' [2]='decode decode_formats' [3]=decode [4]=decode
+    [5]=decode [6]='append decode_formats sparse_decode' [7]='sparse_decode' [8]='sparse_decode sparse_prefill'
+    [10]=sparse_prefill [11]=dense_prefill_backward [12]=merge [13]='absorb_query project_output')
+if [ -x "$verify" ]; then
+    for fault in "${!verified[@]}"; do
+        for operation in ${verified[$fault]}; do
+            log=$(FLASHMLA_PLANTED_FAULT=$fault "$verify" verify "$operation" --device cpu --cases 200 --seed 1 2>&1) && rc=0 || rc=$?
+            # A failure is shown as its case; that of decode after it was made smaller.
+            found=$(sed -nE 's/^(FAIL  case|      smallest) +//p' <<<"$log")
+            if [ "$rc" -eq 1 ] && [ -n "$found" ]; then
+                echo "fault $fault in flashmla verify $operation: red, $found"
+            else
+                echo "fault $fault in flashmla verify $operation: NOT DETECTED (exit status $rc)"
+                missed=$((missed + 1))
+            fi
+        done
+    done
+fi
 exit $((missed > 0))

@@ -22,6 +22,9 @@ enum class PlantedFault {
     kSinkTwice = 8,            // the attention sink is applied two times
     kExtraLengthIgnored = 9,   // every entry of the extra cache's lists counts
     kMaxLogitOfWrongRow = 10,  // a row's max_logits is its neighbor's
+    kDeltaForgotten = 11,      // the backward takes dout . v for its difference to dout . out
+    kMergeInBase2 = 12,        // merge takes the LSEs of its parts for base-2 ones
+    kWeightOfWrongHead = 13,   // a projection uses the weights of the next head
 };
 
 #if FLASHMLA_PLANTED_FAULT < 0

@@ -7,6 +7,7 @@
 
 #include "backends/cpu/parallel.hpp"
 #include "backends/cpu/select_kernels.hpp"
+#include "core/planted_fault.hpp"
 
 namespace flashmla::backends::cpu {
 namespace {
@@ -20,10 +21,12 @@ ProjectArgs block_of(const core::AbsorbCall& call, std::int64_t head, std::int64
         return static_cast<const char*>(base) + elements * element;
     };
     const std::int64_t weight_step = call.transposed ? call.weight_row : 1;
+    const bool wrong = core::planted(core::PlantedFault::kWeightOfWrongHead);
+    const std::int64_t weight_head = wrong ? (head + 1) % call.h : head;
     return {.dtype = call.dtype,
             .x = at(call.x, head * call.x_head),
             .x_stride = call.x_row,
-            .weight = at(call.weight, head * call.weight_head + first_column * weight_step),
+            .weight = at(call.weight, weight_head * call.weight_head + first_column * weight_step),
             .weight_stride = call.weight_row,
             .weight_by_column = call.transposed,
             .out = const_cast<char*>(at(call.out, head * call.out_head + first_column)),

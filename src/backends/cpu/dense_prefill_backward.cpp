@@ -9,6 +9,7 @@
 #include "backends/cpu/row_tile.hpp"
 #include "backends/cpu/select_kernels.hpp"
 #include "core/causal.hpp"
+#include "core/planted_fault.hpp"
 
 namespace flashmla::backends::cpu {
 namespace {
@@ -134,6 +135,7 @@ private:
         rows.v[i] = call_.dout.at(at, head);
         rows.lse[i] = *forward.lse.at(at, head);
         rows.delta[i] = kernels_.dot_rows(shape_v_.dtype, rows.v[i], forward.out.at(at, head), d_v_);
+        if (core::planted(core::PlantedFault::kDeltaForgotten)) rows.delta[i] = 0;
         if (call_.dlse.data != nullptr) rows.delta[i] -= *call_.dlse.at(at, head);
     }
 

@@ -7,6 +7,7 @@
 
 #include "backends/cpu/parallel.hpp"
 #include "backends/cpu/select_kernels.hpp"
+#include "core/planted_fault.hpp"
 #include "core/softmax_state.hpp"
 
 namespace flashmla::backends::cpu {
@@ -52,7 +53,8 @@ private:
     }
     double weight(const TensorView& lse, double max) const {
         const float value = *lse_of(lse);
-        return core::is_empty_lse(value) ? 0 : std::exp(value - max);
+        if (core::is_empty_lse(value)) return 0;
+        return core::planted(core::PlantedFault::kMergeInBase2) ? std::exp2(value - max) : std::exp(value - max);
     }
 
     void merge_columns(std::int64_t first, std::int64_t count, double max, double sum, bool nan) const {
