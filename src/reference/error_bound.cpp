@@ -44,7 +44,7 @@ RowFacts facts_of(const RowResult& exact, const RoundingModel& model) {
 
 // Absolute error of q . k, times the scale.
 double dot_error(const Score& score, std::size_t d_qk, const RoundingModel& model) {
-    return both(rounded(static_cast<double>(d_qk) + 1, model.addition), model.keys) * score.magnitude;
+    return rounded(static_cast<double>(d_qk) + 1, model.addition) * score.magnitude;
 }
 
 // Relative error of a key's weight before it is rounded. The numerator and the normalising sum share it.
@@ -68,8 +68,7 @@ RowBound error_bound(const AttentionRow& row, const RowResult& exact, DType out_
     const double adding = rounded(facts.sums + facts.rescales + 4, model.addition);
     const double weight_unit = core::unit_roundoff(model.weights);
     const bool shared = model.sum_of_rounded_weights;
-    const double numerator =
-        both(both(adding, model.keys), both(shared ? 0 : weight_unit, core::unit_roundoff(model.partials)));
+    const double numerator = both(adding, both(shared ? 0 : weight_unit, core::unit_roundoff(model.partials)));
 
     double sum_error = 0;  // relative, of the normalising sum
     for (std::size_t j = 0; j < exact.scores.size(); ++j) {

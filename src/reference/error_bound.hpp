@@ -22,8 +22,6 @@ struct RoundingModel {
     std::int64_t longest_sum = kNoLimit;
     // Relative error of one fp32 addition: half a unit when it rounds, a whole one when it cuts.
     double addition = 0x1p-24;
-    // The relative error of a key's values: fp8 caches whose scales are no powers of two, on a path with 16-bit keys.
-    double keys = 0;
 };
 
 // Products and sums in fp32, as the CPU paths without 16-bit products work.
@@ -35,13 +33,11 @@ constexpr RoundingModel matrix_unit_model(DType dtype, std::int64_t longest_sum 
 }
 
 // The model of a CPU path ("portable", "avx2", "avx512", "avx512_bf16"): only the last has 16-bit products, for bf16
-// (and e4m3) queries; there the dequantised values of an fp8 cache are rounded to bf16.
+// (and e4m3) queries and caches whose dequantised values are bf16 values exactly.
 constexpr RoundingModel cpu_model(std::string_view path, DType dtype, std::int64_t longest_sum = kNoLimit,
                                   CacheFormat format = CacheFormat::kBFloat16) {
-    if (!path.ends_with("avx512_bf16") || dtype == DType::kFloat16) return {.longest_sum = longest_sum};
-    return {.weights = DType::kBFloat16,
-            .longest_sum = longest_sum,
-            .keys = format == CacheFormat::kFp8_656 ? core::unit_roundoff(DType::kBFloat16) : 0};
+    const bool pairs = path.ends_with("avx512_bf16") && dtype != DType::kFloat16 && format != CacheFormat::kFp8_656;
+    return {.weights = pairs ? DType::kBFloat16 : DType::kFloat32, .longest_sum = longest_sum};
 }
 
 struct RowBound {

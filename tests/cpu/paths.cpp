@@ -4,6 +4,7 @@
 
 #include "api/check.hpp"
 #include "backends/cpu/config.hpp"
+#include "backends/cpu/select_kernels.hpp"
 #include "backends/cpu/worker.hpp"
 #include "core/cpu_isa.hpp"
 #include "cpu/emulated_kernels.hpp"
@@ -35,7 +36,8 @@ Status run_emulated(const CpuPath& path, const DecodeArgs& args, int num_workers
     core::DecodeCall call = checked.value().call;
     call.plan = &plan.value();
     call.workspace = workspace.data();
-    const bool pairs = path.name == "emulated_avx512_bf16" && checked.value().shape.dtype != DType::kFloat16;
+    const bool pairs =
+        path.name == "emulated_avx512_bf16" && backends::cpu::product_type(checked.value().shape) == DType::kBFloat16;
     backends::cpu::run_threads(backends::cpu::latent_call(call),
                                pairs ? emulated_avx512_bf16_kernels() : emulated_avx512_kernels());
     return {};

@@ -3,10 +3,20 @@
 from dataclasses import dataclass, field
 
 import ml_dtypes
+import mla_oracle
 import numpy as np
+
+import flashmla
 
 DTYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 WILD_PAGES = (2147480000, -1, 1 << 30)
+
+
+def cpu_rounding(dtype, format="bf16"):
+    """The CPU path with bf16 products rounds weights to bf16 where keys are bf16 values; all others work in fp32."""
+    arch = flashmla.info()["devices"][0]["arch"]
+    pairs = arch == "avx512_bf16" and dtype == "bfloat16" and format != "fp8_656"
+    return mla_oracle.Rounding(weights=dtype if pairs else "float32")
 
 
 @dataclass

@@ -6,21 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mla_cases import make_case
+from mla_cases import cpu_rounding, make_case
 
 import flashmla
-
-
-def rounding(dtype):
-    """The CPU path with bf16 products rounds the weights to bf16; the others work in fp32."""
-    arch = flashmla.info()["devices"][0]["arch"]
-    return mla_oracle.Rounding(weights=dtype if arch == "avx512_bf16" and dtype == "bfloat16" else "float32")
 
 
 def run_and_check(case, **extra):
     out, lse = flashmla.decode(*case.inputs, **case.options, **extra)
     assert out.dtype == case.q.dtype and lse.dtype == np.float32
-    expected = mla_oracle.decode(*case.inputs, **case.options, rounding=rounding(case.q.dtype.name))
+    expected = mla_oracle.decode(*case.inputs, **case.options, rounding=cpu_rounding(case.q.dtype.name))
     mla_oracle.check(out, lse, expected)
     return out, lse
 
@@ -121,7 +115,7 @@ def test_caller_owned_outputs_are_written_whole():
     lse = np.full((32, 8, 1), np.nan, np.float32)
     returned = flashmla.decode(*case.inputs, out=out, lse=lse)
     assert returned[0] is out and returned[1] is lse
-    mla_oracle.check(out, lse, mla_oracle.decode(*case.inputs, rounding=rounding("bfloat16")))
+    mla_oracle.check(out, lse, mla_oracle.decode(*case.inputs, rounding=cpu_rounding("bfloat16")))
 
 
 def test_caller_owned_workspace():

@@ -7,18 +7,12 @@ from attention_oracle import check_rows, sparse_decode
 from cache_oracle import E4M3, FORMATS, Pool
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mla_oracle import Rounding
+from mla_cases import cpu_rounding
 
 import flashmla
 
 Q_DTYPES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 WILD_IDS = np.array([-1, -(2**31), 2**31 - 1, 1 << 30], np.int32)
-
-
-def rounding(dtype):
-    """The CPU path with bf16 products rounds keys' weights to bf16; the others work in fp32."""
-    arch = flashmla.info()["devices"][0]["arch"]
-    return Rounding(weights=dtype if arch == "avx512_bf16" and dtype == "bfloat16" else "float32")
 
 
 def make_pool(random, name, pages, page_size, padding, cache_scale=1.0):
@@ -100,7 +94,7 @@ def test_dense(name, lengths, s_q, h_q, page_size, padding, causal, logit_std, f
     )
     dtype = "bfloat16" if q.dtype == E4M3 else q.dtype.name
     tokens = np.nan_to_num(pool.read(np.arange(pool.num_slots), cache_scale=cache_scale))
-    check(result, sparse_decode(exact_q, tokens, indices, dtype=dtype, rounding=rounding(dtype)), q)
+    check(result, sparse_decode(exact_q, tokens, indices, dtype=dtype, rounding=cpu_rounding(dtype, name)), q)
 
 
 def draw_indices(random, shape, num_tokens, wild):
@@ -171,7 +165,7 @@ def test_sparse(name, b, s_q, h_q, topk, page_size, padding, length_kind, extra,
         topk_length=topk_length,
         extra=second,
         attn_sink=options.get("attn_sink"),
-        rounding=rounding(q.dtype.name),
+        rounding=cpu_rounding(q.dtype.name, name),
     )
     check(flashmla.decode(q, pool.array(), **options), expected, q)
 
@@ -187,7 +181,7 @@ def test_outputs_stay_within_their_rows(name):
     lse_memory = np.full((4, 8, 4), 7.0, np.float32)
     result = flashmla.decode(q, pool.array(), indices=indices, out=memory[1:3, :, :, :512], lse=lse_memory[1:3, :, :2])
     tokens = pool.read(np.arange(pool.num_slots))
-    check(result, sparse_decode(exact_q, tokens, indices, rounding=rounding(q.dtype.name)), q)
+    check(result, sparse_decode(exact_q, tokens, indices, rounding=cpu_rounding(q.dtype.name, name)), q)
     assert np.isnan(memory[[0, 3]].astype(np.float32)).all() and np.isnan(memory[..., 512:].astype(np.float32)).all()
     assert (lse_memory[[0, 3]] == 7).all() and (lse_memory[:, :, 2:] == 7).all()
 

@@ -6,18 +6,12 @@ import pytest
 from attention_oracle import check_rows, check_within, dense_prefill, dense_prefill_backward, sparse_prefill
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mla_oracle import Rounding
+from mla_cases import cpu_rounding
 
 import flashmla
 
 DTYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 WILD_IDS = np.array([-1, -(2**31), 2**31 - 1, 1 << 30], np.int32)
-
-
-def rounding(dtype):
-    """The CPU path with bf16 products rounds weights to bf16; the others work in fp32."""
-    arch = flashmla.info()["devices"][0]["arch"]
-    return Rounding(weights=dtype if arch == "avx512_bf16" and dtype == "bfloat16" else "float32")
 
 
 @given(
@@ -59,7 +53,7 @@ def test_sparse(s_q, s_kv, heads, dims, topk, with_length, sink, wild, dtype, lo
     )
     assert out.dtype == q.dtype and max_logits.dtype == lse.dtype == np.float32
     expected = sparse_prefill(
-        q, exact_kv, indices, d_v=d_v, topk_length=topk_length, attn_sink=attn_sink, rounding=rounding(dtype)
+        q, exact_kv, indices, d_v=d_v, topk_length=topk_length, attn_sink=attn_sink, rounding=cpu_rounding(dtype)
     )
     check_rows(out, lse, expected)
     empty = np.isneginf(expected.max_logits)
@@ -105,7 +99,7 @@ def test_dense(batch, heads, dims, dtype, causal, scale, logit_std, bounds_given
     options = dict(max_seqlen_q=max(lengths_q), max_seqlen_kv=max(lengths_kv)) if bounds_given else {}
     out, lse = flashmla.dense_prefill(*inputs, causal=causal, softmax_scale=scale, **options)
     assert out.dtype == inputs[0].dtype and lse.dtype == np.float32
-    check_rows(out, lse, dense_prefill(*inputs, causal=causal, softmax_scale=scale, rounding=rounding(dtype)))
+    check_rows(out, lse, dense_prefill(*inputs, causal=causal, softmax_scale=scale, rounding=cpu_rounding(dtype)))
 
 
 @given(

@@ -109,7 +109,7 @@ class SparseCase:
             self.q_values,
             tokens,
             self.indices_values,
-            rounding=rounding(self.dtype, "cpu"),
+            rounding=rounding(self.dtype, "cpu", self.pool.format),
             softmax_scale=self.options.get("softmax_scale"),
             **self.oracle,
         )

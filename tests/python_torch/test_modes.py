@@ -162,7 +162,7 @@ def test_dense_on_records(format, s_q, causal):
         q, cache_tensor(pool), table, lengths, 512, *flash_mla.get_mla_metadata(), causal=causal, is_fp8_kvcache=True
     )
     expected = mla_oracle.decode(
-        case.q, values, case.block_table, case.cache_seqlens, causal=causal, rounding=rounding("bfloat16", "cpu")
+        case.q, values, case.block_table, case.cache_seqlens, causal=causal, rounding=rounding("bfloat16", "cpu", format)
     )
     assert out.dtype == torch.bfloat16
     mla_oracle.check(to_numpy(out), to_numpy(lse), expected)

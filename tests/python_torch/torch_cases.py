@@ -3,7 +3,7 @@
 import mla_oracle
 import numpy as np
 import torch
-from mla_cases import make_case
+from mla_cases import cpu_rounding, make_case
 
 import flash_mla
 import flashmla
@@ -21,12 +21,11 @@ def to_numpy(tensor):
     return tensor.detach().cpu().double().numpy()
 
 
-def rounding(dtype, device):
+def rounding(dtype, device, format="bf16"):
     """Matrix units round the softmax weights to 16 bits and cut when they add; parts of split rows are stored in fp16."""
     if device != "cpu":
         return mla_oracle.Rounding(weights=dtype, partials="float16", addition=2.0**-23)
-    matrix = flashmla.info()["devices"][0]["arch"] == "avx512_bf16" and dtype == "bfloat16"
-    return mla_oracle.Rounding(weights=dtype if matrix else "float32")
+    return cpu_rounding(dtype, format)
 
 
 class TorchCase:

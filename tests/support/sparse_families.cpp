@@ -171,9 +171,7 @@ Family extra_caches() {
         wide.topk = 3;
         wide.extra_topk = 2300;
         wide.extra_page_size = 69;
-        // Logits of hundreds, which the bf16 rounding of keys with free scales (AVX-512-BF16) leaves without a finite
-        // bound.
-        wide.spread_groups = format != CacheFormat::kFp8_656;
+        wide.spread_groups = true;
         wide.attn_sink = true;
     }
     return family.take();

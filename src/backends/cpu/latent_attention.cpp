@@ -41,9 +41,7 @@ Status run(const LatentCall& call) {
                            "), wanted multiples of " + std::to_string(kDepthGranule) + " up to (" +
                            std::to_string(kMaxDepth) + ", " + std::to_string(kMaxValueDepth) + ")");
     }
-    // e4m3 queries are bf16 values too.
-    const Result<const TileKernels*> kernels =
-        select_kernels(shape.dtype == DType::kFloat16 ? DType::kFloat16 : DType::kBFloat16);
+    const Result<const TileKernels*> kernels = select_kernels(product_type(shape));
     if (!kernels.ok()) return kernels.status();
     run_threads(call, *kernels.value());
     return {};

@@ -60,7 +60,7 @@ struct Bf16Ops : Isa {
         return __builtin_convertvector(load<Half<Ops>>(from), Uint<Ops>);
     }
 
-    // The bf16 codes of key k: copied, or decoded and rounded (which changes nothing when scales are powers of two).
+    // The bf16 codes of key k: copied, or decoded and rounded (which changes nothing: see product_type).
     static FLASHMLA_INLINE void store_codes(const TileShape& shape, const KeyRows& rows, int k, char* to) {
         if (shape.format == CacheFormat::kBFloat16) {
             for (int d = 0; d < shape.d_qk; d += 2 * Isa::kLanes) store(to + 2 * d, load<F>(rows.values[k] + 2 * d));

@@ -127,6 +127,6 @@ struct TileKernels {
 const TileKernels* portable_kernels();
 const TileKernels* avx2_kernels();
 const TileKernels* avx512_kernels();
-const TileKernels* avx512_bf16_kernels();  // bf16 only
+const TileKernels* avx512_bf16_kernels();  // for bf16 values (product_type)
 
 }  // namespace flashmla::backends::cpu

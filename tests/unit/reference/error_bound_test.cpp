@@ -206,9 +206,13 @@ TEST(ErrorBound, ASplitMergedTwiceIsSeen) { expect_seen(PlantedFault::kSplitMerg
 TEST(ErrorBound, AnUnmaskedTailIsSeen) { expect_seen(PlantedFault::kTailNotMasked, KeyOrder::kRandom); }
 TEST(ErrorBound, AWrongPageStrideIsSeen) { expect_seen(PlantedFault::kWrongPageStride, KeyOrder::kRandom); }
 
-TEST(RoundingModel, OnlyOneCpuPathRoundsWeightsAndOnlyForItsOwnType) {
+TEST(RoundingModel, OnlyOneCpuPathRoundsWeightsAndOnlyWhereKeysAreBf16Values) {
     EXPECT_EQ(cpu_model("avx512_bf16", DType::kBFloat16).weights, DType::kBFloat16);
     EXPECT_EQ(cpu_model("avx512_bf16", DType::kFloat16).weights, DType::kFloat32);
+    for (const CacheFormat format : kAllCacheFormats) {
+        EXPECT_EQ(cpu_model("avx512_bf16", DType::kBFloat16, kNoLimit, format).weights,
+                  format == CacheFormat::kFp8_656 ? DType::kFloat32 : DType::kBFloat16);
+    }
     EXPECT_EQ(cpu_model("avx512", DType::kBFloat16).weights, DType::kFloat32);
     EXPECT_EQ(cpu_model("avx2", DType::kBFloat16, 2048).longest_sum, 2048);
 }
