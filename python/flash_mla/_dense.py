@@ -34,13 +34,13 @@ def decode(
     """(out, lse) of a dense call on plain tensors. Every line counts here: eager callers time it against a kernel's launch."""
     shape = q.shape
     if len(shape) != 4 or not 0 < head_dim_v <= shape[3]:
-        _complain(q, k_cache, block_table, cache_seqlens, head_dim_v)
+        complain(q, k_cache, block_table, cache_seqlens, head_dim_v)
     if not _CAN_DESCRIBE:
         return _decode_by_dlpack(
             q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, batch_invariant, out
         )
-    if out is not None and out.shape[-1:] != (head_dim_v,):
-        raise ValueError(f"out: got shape {tuple(out.shape)}, wanted a last axis of head_dim_v = {head_dim_v}")
+    if out is not None:
+        check_out(out, head_dim_v)
     b, s_q, h_q, _ = shape
     if _empty_strided_cuda is not None and q.is_cuda and q.get_device() == _current_device():
         if out is None:
@@ -82,6 +82,18 @@ def _decode_by_dlpack(
     )
 
 
+def check_out(out: torch.Tensor, head_dim_v: int) -> None:
+    if out.shape[-1:] != (head_dim_v,):
+        raise ValueError(f"out: got shape {tuple(out.shape)}, wanted a last axis of head_dim_v = {head_dim_v}")
+
+
+def outputs(q: torch.Tensor, head_dim_v: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """New tensors for out and lse; for fake tensors too."""
+    b, s_q, h_q, _ = q.shape
+    dtype = torch.bfloat16 if q.dtype == torch.float8_e4m3fn else q.dtype
+    return q.new_empty((b, s_q, h_q, head_dim_v), dtype=dtype), q.new_empty((b, h_q, s_q), dtype=_FLOAT32)
+
+
 def traced_decode(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """The same through the registered operator: for tracers, and for tensor subclasses (fake tensors among them)."""
     *inputs, out = arguments
@@ -93,7 +105,7 @@ def traced_decode(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return out, torch.ops.flash_mla.dense_decode_out(*inputs, out)
 
 
-def _complain(
+def complain(
     q: Any, k_cache: Any, block_table: Any, cache_seqlens: Any, head_dim_v: int, extras: Any = None
 ) -> None:
     """Shapes from which no outputs can be made: the library says what is wrong with them."""
@@ -123,11 +135,10 @@ for _key in ("CPU", "CUDA"):
 
 @torch.library.register_fake("flash_mla::dense_decode", lib=_library)
 def _fake(q: torch.Tensor, k_cache: Any, block_table: Any, cache_seqlens: Any, head_dim_v: int, *_: Any) -> Any:
-    b, s_q, h_q, _d = q.shape
-    return q.new_empty((b, s_q, h_q, head_dim_v)), q.new_empty((b, h_q, s_q), dtype=torch.float32)
+    return outputs(q, head_dim_v)
 
 
 @torch.library.register_fake("flash_mla::dense_decode_out", lib=_library)
-def _fake_out(q: torch.Tensor, *_: Any) -> Any:
-    b, s_q, h_q, _d = q.shape
-    return q.new_empty((b, h_q, s_q), dtype=torch.float32)
+def _fake_out(*arguments: Any) -> Any:
+    q, out = arguments[0], arguments[-1]
+    return outputs(q, out.shape[-1])[1]

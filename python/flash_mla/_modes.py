@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from flashmla import _core
 
-from flash_mla._dense import _complain
+from flash_mla._dense import check_out, complain, outputs
 from flash_mla._operators import check_tensor, is_traced, readable, register
 
 # What a call may have beyond a dense one, as _core.decode takes it; the names are those of flashmla.decode.
@@ -64,10 +64,10 @@ def _run(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     q, k_cache = readable(q, k_cache)
     if q.dim() != 4 or not 0 < head_dim_v <= q.shape[3]:
-        _complain(q, k_cache, block_table, cache_seqlens, head_dim_v, extras)
-    if out is not None and out.shape[-1:] != (head_dim_v,):
-        raise ValueError(f"out: got shape {tuple(out.shape)}, wanted a last axis of head_dim_v = {head_dim_v}")
-    fresh, lse = _outputs(q, head_dim_v)
+        complain(q, k_cache, block_table, cache_seqlens, head_dim_v, extras)
+    if out is not None:
+        check_out(out, head_dim_v)
+    fresh, lse = outputs(q, head_dim_v)
     out = fresh if out is None else out
     _core.decode(
         q, k_cache, block_table, cache_seqlens, None, out, lse, softmax_scale, causal, batch_invariant, "", 0, None, None,
@@ -76,24 +76,18 @@ def _run(
     return out, lse
 
 
-def _outputs(q: torch.Tensor, head_dim_v: int) -> tuple[torch.Tensor, torch.Tensor]:
-    b, s_q, h_q, _ = q.shape
-    dtype = torch.bfloat16 if q.dtype == torch.float8_e4m3fn else q.dtype
-    return q.new_empty((b, s_q, h_q, head_dim_v), dtype=dtype), q.new_empty((b, h_q, s_q), dtype=torch.float32)
-
-
 def _run_out(*arguments: Any) -> torch.Tensor:
     *inputs, out = arguments
     return _run(*inputs, out=out)[1]
 
 
 def _fake(q: torch.Tensor, k_cache: Any, block_table: Any, cache_seqlens: Any, head_dim_v: int, *_: Any) -> Any:
-    return _outputs(q, head_dim_v)
+    return outputs(q, head_dim_v)
 
 
 def _fake_out(*arguments: Any) -> torch.Tensor:
     q, out = arguments[0], arguments[-1]
-    return _outputs(q, out.shape[-1])[1]
+    return outputs(q, out.shape[-1])[1]
 
 
 _ARGUMENTS = (

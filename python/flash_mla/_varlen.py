@@ -72,20 +72,10 @@ def flash_attn_varlen_qkvpacked_func(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """flash_attn_varlen_func on qkv (total, h, 2 * head_dim_qk + d_v): the last axis holds q, then k, then v."""
     _check_packed("qkv", qkv, 2 * head_dim_qk)
-    q, k, v = qkv[..., :head_dim_qk], qkv[..., head_dim_qk : 2 * head_dim_qk], qkv[..., 2 * head_dim_qk :]
-    return flash_attn_varlen_func(
-        q,
-        k,
-        v,
-        cu_seqlens,
-        cu_seqlens,
-        max_seqlen,
-        max_seqlen,
-        dropout_p,
-        softmax_scale,
-        causal,
-        deterministic,
-        is_varlen,
+    q, kv = qkv[..., :head_dim_qk], qkv[..., head_dim_qk:]
+    options = dropout_p, softmax_scale, causal, deterministic, is_varlen
+    return flash_attn_varlen_kvpacked_func(
+        q, kv, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, head_dim_qk, *options
     )
 
 
@@ -105,20 +95,9 @@ def flash_attn_varlen_kvpacked_func(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """flash_attn_varlen_func on kv (total_kv, h_kv, head_dim_qk + d_v): the last axis holds k, then v."""
     _check_packed("kv", kv, head_dim_qk)
-    return flash_attn_varlen_func(
-        q,
-        kv[..., :head_dim_qk],
-        kv[..., head_dim_qk:],
-        cu_seqlens_qo,
-        cu_seqlens_kv,
-        max_seqlen_qo,
-        max_seqlen_kv,
-        dropout_p,
-        softmax_scale,
-        causal,
-        deterministic,
-        is_varlen,
-    )
+    k, v = kv[..., :head_dim_qk], kv[..., head_dim_qk:]
+    lengths = cu_seqlens_qo, cu_seqlens_kv, max_seqlen_qo, max_seqlen_kv
+    return flash_attn_varlen_func(q, k, v, *lengths, dropout_p, softmax_scale, causal, deterministic, is_varlen)
 
 
 def _check_packed(name: str, packed: torch.Tensor, width: int) -> None:

@@ -10,12 +10,6 @@
 namespace flashmla {
 namespace {
 
-struct Named {
-    const char* name;
-    TensorView& view;
-    api::Overlap overlap;
-};
-
 // `transposed`: from the rank back to the head width.
 Result<core::AbsorbCall> check_absorb(const AbsorbArgs& given, bool transposed) {
     AbsorbArgs args = given;  // strides that mean nothing get packed values on the way
@@ -48,20 +42,14 @@ Result<core::AbsorbCall> check_absorb(const AbsorbArgs& given, bool transposed) 
         return invalid_argument(std::string("x: got dtype ") + name(args.x.dtype) +
                                 ", wanted bfloat16, float16 or float32");
     }
-    const Named tensors[] = {{"x", args.x, api::Overlap::kAllowed},
-                             {"weight", args.weight, api::Overlap::kAllowed},
-                             {"out", args.out, api::Overlap::kForbidden}};
-    for (const Named& tensor : tensors) {
-        if (Status status = api::check_dtype(tensor.name, tensor.view, args.x.dtype, ", x's dtype"); !status.ok()) {
-            return status;
-        }
-        if (Status status = api::check_device(tensor.name, tensor.view, args.x.device, "x"); !status.ok()) {
-            return status;
-        }
-        if (Status status = api::check_memory(tensor.name, tensor.view, {api::LastAxis::kContiguous, tensor.overlap});
-            !status.ok()) {
-            return status;
-        }
+    const DType dtype = args.x.dtype;
+    const char* as_x = ", x's dtype";
+    if (Status status = api::check_tensors({{"x", args.x, dtype},
+                                            {"weight", args.weight, dtype, as_x},
+                                            {"out", args.out, dtype, as_x, api::kWrittenRows}},
+                                           args.x.device, "x");
+        !status.ok()) {
+        return status;
     }
     if (Status status = api::check_served(Operation::kAbsorb, args.x.device); !status.ok()) return status;
     return core::AbsorbCall{.dtype = args.x.dtype,

@@ -24,24 +24,6 @@ Status check_ranks(const AppendArgs& args) {
     return api::check_rank("cos_sin", args.cos_sin, "(max_position, d_rope)", 2);
 }
 
-Status check_devices(const AppendArgs& args) {
-    const struct {
-        const char* name;
-        const TensorView& view;
-    } tensors[] = {{"latent", args.latent},
-                   {"rope", args.rope},
-                   {"slot_ids", args.slot_ids},
-                   {"positions", args.positions},
-                   {"cos_sin", args.cos_sin}};
-    for (const auto& tensor : tensors) {
-        if (tensor.view.rank == 0) continue;
-        if (Status status = api::check_device(tensor.name, tensor.view, args.cache.device, "cache"); !status.ok()) {
-            return status;
-        }
-    }
-    return {};
-}
-
 // Packed records fix how their values divide; the others take any division.
 Status check_widths(CacheFormat format, std::int64_t latent, std::int64_t rope) {
     const core::RecordShape shape = core::record_shape(format, 0);
@@ -130,7 +112,15 @@ Status append(const AppendArgs& args, StreamHandle) {
     if (!slots.ok()) return slots.status();
     call.slots = slots.value();
     if (Status status = check_rotary(args, call); !status.ok()) return status;
-    if (Status status = check_devices(args); !status.ok()) return status;
+    if (Status status = api::check_devices({{"latent", args.latent},
+                                            {"rope", args.rope},
+                                            {"slot_ids", args.slot_ids},
+                                            {"positions", args.positions},
+                                            {"cos_sin", args.cos_sin}},
+                                           args.cache.device, "cache");
+        !status.ok()) {
+        return status;
+    }
     if (Status status = api::check_cache_device("append", args.cache.device); !status.ok()) return status;
     if (Status status = check_contents(args, call); !status.ok()) return status;
     if (call.tokens == 0) return {};

@@ -157,20 +157,6 @@ Status check_extents(const DecodeArgs& args, const DecodeShape& shape) {
     });
 }
 
-// Dtype, device and memory of one tensor that was given.
-struct TensorRules {
-    DType dtype;
-    const char* why = "";
-    MemoryRules memory{};
-};
-
-Status check_tensor(const char* tensor, TensorView& view, Device device, const TensorRules& rules) {
-    if (!given(view)) return {};
-    if (Status status = check_dtype(tensor, view, rules.dtype, rules.why); !status.ok()) return status;
-    if (Status status = check_device(tensor, view, device); !status.ok()) return status;
-    return check_memory(tensor, view, rules.memory);
-}
-
 // An fp8_584 page has a layout of its own; the strides inside it only repeat the shape.
 Status check_record_strides(const char* tensor, const TensorView& view, CacheFormat format) {
     if (format != CacheFormat::kFp8_584 || !given(view)) return {};
@@ -180,40 +166,29 @@ Status check_record_strides(const char* tensor, const TensorView& view, CacheFor
                             " (fp8_584 pages are views with packed tokens; only the page stride is free)");
 }
 
-Status check_tensors(DecodeArgs& args, const DecodeShape& shape) {
-    constexpr MemoryRules kOut{LastAxis::kContiguous, Overlap::kForbidden};
-    constexpr MemoryRules kLse{LastAxis::kAnyStride, Overlap::kForbidden};
-    const TensorRules cache = is_16bit(shape.format) ? TensorRules{shape.dtype, ", q's dtype"}
-                                                     : TensorRules{args.k_cache.dtype, ", k_cache's dtype"};
-    const TensorRules ints{DType::kInt32};
-    const TensorRules floats{DType::kFloat32};
+Status check_given_tensors(DecodeArgs& args, const DecodeShape& shape) {
+    const bool wide_cache = is_16bit(shape.format);
+    const DType cache = wide_cache ? shape.dtype : args.k_cache.dtype;
+    const char* as_cache = wide_cache ? kAsQ : ", k_cache's dtype";
     const bool fp8 = shape.dtype == DType::kFloat8E4m3;
-    const TensorRules out{fp8 ? DType::kBFloat16 : shape.dtype, fp8 ? ", for a float8_e4m3fn q" : ", q's dtype", kOut};
-    const struct {
-        const char* name;
-        TensorView& view;
-        const TensorRules& rules;
-    } tensors[] = {
-        {"q", args.q, {shape.dtype}},
-        {"k_cache", args.k_cache, cache},
-        {"block_table", args.block_table, ints},
-        {"cache_seqlens", args.cache_seqlens, ints},
-        {"cu_seqlens_k", args.cu_seqlens_k, ints},
-        {"indices", args.indices, ints},
-        {"topk_length", args.topk_length, ints},
-        {"extra_k_cache", args.extra_k_cache, cache},
-        {"extra_indices", args.extra_indices, ints},
-        {"extra_topk_length", args.extra_topk_length, ints},
-        {"attn_sink", args.attn_sink, floats},
-        {"descale_q", args.descale_q, floats},
-        {"descale_k", args.descale_k, floats},
-        {"out", args.out, out},
-        {"lse", args.lse, {DType::kFloat32, "", kLse}},
-    };
-    for (const auto& tensor : tensors) {
-        if (Status status = check_tensor(tensor.name, tensor.view, args.q.device, tensor.rules); !status.ok())
-            return status;
-    }
+    const DType out = fp8 ? DType::kBFloat16 : shape.dtype;
+    const Status status = check_tensors({{"q", args.q, shape.dtype},
+                                         {"k_cache", args.k_cache, cache, as_cache},
+                                         {"block_table", args.block_table, DType::kInt32},
+                                         {"cache_seqlens", args.cache_seqlens, DType::kInt32},
+                                         {"cu_seqlens_k", args.cu_seqlens_k, DType::kInt32},
+                                         {"indices", args.indices, DType::kInt32},
+                                         {"topk_length", args.topk_length, DType::kInt32},
+                                         {"extra_k_cache", args.extra_k_cache, cache, as_cache},
+                                         {"extra_indices", args.extra_indices, DType::kInt32},
+                                         {"extra_topk_length", args.extra_topk_length, DType::kInt32},
+                                         {"attn_sink", args.attn_sink, DType::kFloat32},
+                                         {"descale_q", args.descale_q, DType::kFloat32},
+                                         {"descale_k", args.descale_k, DType::kFloat32},
+                                         {"out", args.out, out, fp8 ? ", for a float8_e4m3fn q" : kAsQ, kWrittenRows},
+                                         {"lse", args.lse, DType::kFloat32, "", kWrittenValues}},
+                                        args.q.device);
+    if (!status.ok()) return status;
     return first_error({
         check_record_strides("k_cache", args.k_cache, shape.format),
         check_record_strides("extra_k_cache", args.extra_k_cache, shape.format),
@@ -245,7 +220,7 @@ Result<CheckedDecode> check_decode(const DecodeArgs& given_args) {
                                 shape_text(args.out) + ": " + message);
     }
     if (Status status = check_extents(args, checked.shape); !status.ok()) return status;
-    if (Status status = check_tensors(args, checked.shape); !status.ok()) return status;
+    if (Status status = check_given_tensors(args, checked.shape); !status.ok()) return status;
     checked.call = make_decode_call(args, checked.shape);
     return checked;
 }

@@ -14,9 +14,6 @@ struct CheckedDecode {
     core::DecodeCall call;  // without plan, workspace and stream
 };
 
-// A tensor of rank 0 is one that the caller did not give.
-inline bool given(const TensorView& view) { return view.rank != 0; }
-
 // Everything that can be checked without reading tensor contents. Allocates nothing unless it refuses: on a GPU this is
 // part of every launch.
 Result<CheckedDecode> check_decode(const DecodeArgs& args);

@@ -9,30 +9,8 @@
 namespace flashmla::api {
 namespace {
 
-struct Named {
-    const char* name;
-    TensorView& view;
-    DType dtype;
-    const char* why;
-    MemoryRules rules;
-};
-
-constexpr MemoryRules kInput{};
-constexpr MemoryRules kInputAnyStride{LastAxis::kAnyStride, Overlap::kAllowed};
-constexpr MemoryRules kOutput{LastAxis::kContiguous, Overlap::kForbidden};
-constexpr MemoryRules kOutputAnyStride{LastAxis::kAnyStride, Overlap::kForbidden};
-
-Status check_tensors(std::initializer_list<Named> tensors, Device device) {
-    for (const Named& tensor : tensors) {
-        if (Status status = first_error({check_dtype(tensor.name, tensor.view, tensor.dtype, tensor.why),
-                                         check_device(tensor.name, tensor.view, device)});
-            !status.ok()) {
-            return status;
-        }
-        if (Status status = check_memory(tensor.name, tensor.view, tensor.rules); !status.ok()) return status;
-    }
-    return {};
-}
+// A result of the forward pass that the backward pass reads.
+constexpr MemoryRules kReadValues{LastAxis::kAnyStride, Overlap::kAllowed};
 
 Status check_forward_ranks(const DensePrefillArgs& args) {
     return first_error({
@@ -89,15 +67,14 @@ Result<CheckedPrefill> check_forward(const DensePrefillArgs& given, Operation op
     DensePrefillArgs args = given;  // strides that mean nothing get packed values on the way
     const PrefillShape shape = shape_of(args, operation);
     if (Status status = check_forward_shapes(args, shape); !status.ok()) return status;
-    const char* as_q = ", q's dtype";
     const Status status =
-        check_tensors({{"q", args.q, shape.dtype, "", kInput},
-                       {"k", args.k, shape.dtype, as_q, kInput},
-                       {"v", args.v, shape.dtype, as_q, kInput},
-                       {"cu_seqlens_q", args.cu_seqlens_q, DType::kInt32, "", kInput},
-                       {"cu_seqlens_kv", args.cu_seqlens_kv, DType::kInt32, "", kInput},
-                       {"out", args.out, shape.dtype, as_q, results ? kOutput : kInput},
-                       {"lse", args.lse, DType::kFloat32, "", results ? kOutputAnyStride : kInputAnyStride}},
+        check_tensors({{"q", args.q, shape.dtype},
+                       {"k", args.k, shape.dtype, kAsQ},
+                       {"v", args.v, shape.dtype, kAsQ},
+                       {"cu_seqlens_q", args.cu_seqlens_q, DType::kInt32},
+                       {"cu_seqlens_kv", args.cu_seqlens_kv, DType::kInt32},
+                       {"out", args.out, shape.dtype, kAsQ, results ? kWrittenRows : MemoryRules{}},
+                       {"lse", args.lse, DType::kFloat32, "", results ? kWrittenValues : kReadValues}},
                       args.q.device);
     if (!status.ok()) return status;
     return CheckedPrefill{
@@ -173,21 +150,15 @@ Result<CheckedBackward> check_dense_prefill_backward(const DensePrefillBackwardA
         !status.ok()) {
         return status;
     }
-    const char* as_q = ", q's dtype";
     const Device device = forward.value().device;
-    if (Status status = check_tensors({{"dout", args.dout, shape.dtype, as_q, kInput},
-                                       {"dq", args.dq, shape.dtype, as_q, kOutput},
-                                       {"dk", args.dk, shape.dtype, as_q, kOutput},
-                                       {"dv", args.dv, shape.dtype, as_q, kOutput}},
+    if (Status status = check_tensors({{"dout", args.dout, shape.dtype, kAsQ},
+                                       {"dq", args.dq, shape.dtype, kAsQ, kWrittenRows},
+                                       {"dk", args.dk, shape.dtype, kAsQ, kWrittenRows},
+                                       {"dv", args.dv, shape.dtype, kAsQ, kWrittenRows},
+                                       {"dlse", args.dlse, DType::kFloat32, "", kReadValues}},
                                       device);
         !status.ok()) {
         return status;
-    }
-    if (with_dlse) {
-        if (Status status = check_tensors({{"dlse", args.dlse, DType::kFloat32, "", kInputAnyStride}}, device);
-            !status.ok()) {
-            return status;
-        }
     }
     return CheckedBackward{.shape = shape,
                            .device = device,

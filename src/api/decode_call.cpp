@@ -1,6 +1,7 @@
 // From checked tensors to the raw pointers and strides that backends work with.
 #include "api/check.hpp"
 #include "api/scale.hpp"
+#include "api/tensor_check.hpp"
 
 namespace flashmla::api {
 namespace {

@@ -23,23 +23,6 @@ Status check_choice(const GatherArgs& args) {
                             ", wanted slot_ids alone, or block_table with cu_seqlens");
 }
 
-Status check_devices(const GatherArgs& args) {
-    const struct {
-        const char* name;
-        const TensorView& view;
-    } tensors[] = {{"slot_ids", args.slot_ids},
-                   {"block_table", args.block_table},
-                   {"cu_seqlens", args.cu_seqlens},
-                   {"out", args.out}};
-    for (const auto& tensor : tensors) {
-        if (tensor.view.rank == 0) continue;
-        if (Status status = api::check_device(tensor.name, tensor.view, args.cache.device, "cache"); !status.ok()) {
-            return status;
-        }
-    }
-    return {};
-}
-
 Status check_table(const GatherArgs& args, core::GatherCall& call) {
     TensorView table = args.block_table;
     TensorView cu = args.cu_seqlens;
@@ -118,7 +101,14 @@ Status gather(const GatherArgs& args, StreamHandle) {
     } else if (Status status = check_table(args, call); !status.ok()) {
         return status;
     }
-    if (Status status = check_devices(args); !status.ok()) return status;
+    if (Status status = api::check_devices({{"slot_ids", args.slot_ids},
+                                            {"block_table", args.block_table},
+                                            {"cu_seqlens", args.cu_seqlens},
+                                            {"out", args.out}},
+                                           args.cache.device, "cache");
+        !status.ok()) {
+        return status;
+    }
     if (Status status = api::check_cache_device("gather", args.cache.device); !status.ok()) return status;
     const Status contents = by_slots ? check_slots(call) : check_lengths(call, args.block_table.shape[1]);
     if (!contents.ok() || call.rows == 0) return contents;

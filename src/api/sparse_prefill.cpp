@@ -17,7 +17,7 @@ struct CheckedSparsePrefill {
     core::SparsePrefillCall call;  // without plan, workspace and stream
 };
 
-bool given(const TensorView& view) { return view.rank != 0; }
+using api::given;
 
 Status check_ranks(const SparsePrefillArgs& args) {
     return api::first_error({
@@ -52,35 +52,15 @@ Status check_shapes(const SparsePrefillArgs& args, const PrefillShape& shape) {
 }
 
 Status check_tensors(SparsePrefillArgs& args, DType dtype) {
-    using api::LastAxis;
-    using api::MemoryRules;
-    using api::Overlap;
-    constexpr MemoryRules kOut{LastAxis::kContiguous, Overlap::kForbidden};
-    constexpr MemoryRules kScalars{LastAxis::kAnyStride, Overlap::kForbidden};
-    const struct {
-        const char* name;
-        TensorView& view;
-        DType dtype;
-        const char* why;
-        MemoryRules memory;
-    } tensors[] = {
-        {"q", args.q, dtype, "", {}},
-        {"kv", args.kv, dtype, ", q's dtype", {}},
-        {"indices", args.indices, DType::kInt32, "", {}},
-        {"topk_length", args.topk_length, DType::kInt32, "", {}},
-        {"attn_sink", args.attn_sink, DType::kFloat32, "", {}},
-        {"out", args.out, dtype, ", q's dtype", kOut},
-        {"max_logits", args.max_logits, DType::kFloat32, "", kScalars},
-        {"lse", args.lse, DType::kFloat32, "", kScalars},
-    };
-    for (const auto& tensor : tensors) {
-        if (!given(tensor.view)) continue;
-        if (Status status = api::check_dtype(tensor.name, tensor.view, tensor.dtype, tensor.why); !status.ok())
-            return status;
-        if (Status status = api::check_device(tensor.name, tensor.view, args.q.device); !status.ok()) return status;
-        if (Status status = api::check_memory(tensor.name, tensor.view, tensor.memory); !status.ok()) return status;
-    }
-    return {};
+    return api::check_tensors({{"q", args.q, dtype},
+                               {"kv", args.kv, dtype, api::kAsQ},
+                               {"indices", args.indices, DType::kInt32},
+                               {"topk_length", args.topk_length, DType::kInt32},
+                               {"attn_sink", args.attn_sink, DType::kFloat32},
+                               {"out", args.out, dtype, api::kAsQ, api::kWrittenRows},
+                               {"max_logits", args.max_logits, DType::kFloat32, "", api::kWrittenValues},
+                               {"lse", args.lse, DType::kFloat32, "", api::kWrittenValues}},
+                              args.q.device);
 }
 
 Result<CheckedSparsePrefill> check(const SparsePrefillArgs& given_args) {

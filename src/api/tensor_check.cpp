@@ -102,6 +102,14 @@ Status check_device(const char* tensor, const TensorView& view, Device wanted, c
     return complaint(tensor, "device " + text(view.device), text(wanted) + ", where " + anchor + " is");
 }
 
+Status check_devices(std::initializer_list<NamedTensor> tensors, Device wanted, const char* anchor) {
+    for (const NamedTensor& tensor : tensors) {
+        if (!given(tensor.view)) continue;
+        if (Status status = check_device(tensor.name, tensor.view, wanted, anchor); !status.ok()) return status;
+    }
+    return {};
+}
+
 Status check_memory(const char* tensor, TensorView& view, MemoryRules rules) {
     const bool has_elements =
         std::all_of(view.shape.begin(), view.shape.begin() + view.rank, [](std::int64_t extent) { return extent > 0; });
@@ -132,6 +140,18 @@ Status check_memory(const char* tensor, TensorView& view, MemoryRules rules) {
     if (address % size_bytes(view.dtype) != 0) {
         return complaint(tensor, "an address that is no multiple of " + std::to_string(size_bytes(view.dtype)),
                          std::string("one aligned to its dtype, ") + name(view.dtype));
+    }
+    return {};
+}
+
+Status check_tensors(std::initializer_list<TensorRules> tensors, Device device, const char* anchor) {
+    for (const TensorRules& tensor : tensors) {
+        if (!given(tensor.view)) continue;
+        if (Status status = check_dtype(tensor.name, tensor.view, tensor.dtype, tensor.why); !status.ok()) {
+            return status;
+        }
+        if (Status status = check_device(tensor.name, tensor.view, device, anchor); !status.ok()) return status;
+        if (Status status = check_memory(tensor.name, tensor.view, tensor.memory); !status.ok()) return status;
     }
     return {};
 }

@@ -20,6 +20,9 @@ inline Status first_error(std::initializer_list<Status> checks) {
     return {};
 }
 
+// A tensor of rank 0 is one that the caller did not give.
+inline bool given(const TensorView& view) { return view.rank != 0; }
+
 inline constexpr std::int64_t kAnyExtent = -1;
 
 struct Axis {
@@ -33,6 +36,14 @@ Status check_dtype(const char* tensor, const TensorView& view, DType wanted, con
 // `anchor`: the argument whose device it must share.
 Status check_device(const char* tensor, const TensorView& view, Device wanted, const char* anchor = "q");
 
+struct NamedTensor {
+    const char* name;
+    const TensorView& view;
+};
+
+// The same of each tensor that was given.
+Status check_devices(std::initializer_list<NamedTensor> tensors, Device wanted, const char* anchor);
+
 enum class Overlap { kAllowed, kForbidden };  // forbidden where elements are written
 enum class LastAxis { kContiguous, kAnyStride };
 
@@ -45,5 +56,23 @@ struct MemoryRules {
 // values: they are replaced by packed ones first, so `view` is in and out. Rank, shape and dtype must have been
 // checked.
 Status check_memory(const char* tensor, TensorView& view, MemoryRules rules);
+
+// What one tensor of a call must be.
+struct TensorRules {
+    const char* name;
+    TensorView& view;  // its strides: see check_memory
+    DType dtype;
+    const char* why = "";  // follows the wanted dtype in a complaint
+    MemoryRules memory{};
+};
+
+inline constexpr const char* kAsQ = ", q's dtype";
+
+// Rules for results: written in whole rows, or value by value.
+inline constexpr MemoryRules kWrittenRows{LastAxis::kContiguous, Overlap::kForbidden};
+inline constexpr MemoryRules kWrittenValues{LastAxis::kAnyStride, Overlap::kForbidden};
+
+// Dtype, device and memory of each tensor that was given, in this order.
+Status check_tensors(std::initializer_list<TensorRules> tensors, Device device, const char* anchor = "q");
 
 }  // namespace flashmla::api
