@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "backends/cpu/cache_ops.hpp"
+#include "backends/cpu/stream_copy.hpp"
 #include "core/float_formats.hpp"
 #include "cpu/paths.hpp"
 #include "reference/cache.hpp"
@@ -189,10 +190,57 @@ TEST_P(CacheAppend, ANanOrInfinityCostsItsGroupNothing) {
     }
 }
 
+// A call of many megabytes puts records together and writes them past the caches; small calls do neither.
+TEST_P(CacheAppend, OneLargeCallWritesWhatManySmallOnesDo) {
+    int variant = 0;
+    for (const FormatCase& format : test::kFormatCases) {
+        const std::int64_t record = cache_record_bytes(format.format, format.d_qk);
+        if (record < 500) continue;  // narrow ones would take many tokens
+        ++variant;
+        const bool packed = format.format == CacheFormat::kFp8_584;
+        const std::int64_t page_size = variant % 2 == 0 ? 64 : 37;
+        // 13 tokens more than the bytes ask for, so that the last ones are no whole group.
+        const std::int64_t tokens = backends::cpu::kStreamBytes / record + 13;
+        const PoolSpec spec{.format = format.format,
+                            .d_qk = format.d_qk,
+                            .num_pages = tokens / page_size + 3,
+                            .page_size = page_size,
+                            .page_gap_bytes = variant % 3 * 48,
+                            .record_gap_bytes = packed ? 0 : variant / 3 * 16};
+        // Pages from the last one down, a few tokens left out, a few given again by later ones.
+        std::vector<std::int64_t> slots;
+        reference::Random random(variant);
+        for (std::int64_t i = 0; i < tokens; ++i) {
+            slots.push_back((spec.num_pages - 1 - i / page_size) * page_size + i % page_size);
+            if (random.chance(0.01)) slots.back() = -1;
+            if (i > 0 && random.chance(0.01)) slots.back() = slots[random.between(0, i - 1)];
+        }
+        AppendCase c(format, spec, DType::kBFloat16, slots, variant % 2 == 0);
+        Pool wanted = c.pool;
+        AppendArgs part = c.args;
+        part.cache = wanted.view();
+        constexpr std::int64_t kPart = 500;
+        for (std::int64_t begin = 0; begin < tokens; begin += kPart) {
+            const auto skip = [&](TensorView view, const TensorView& whole) {
+                const std::int64_t bytes = begin * whole.stride[0] * static_cast<std::int64_t>(size_bytes(whole.dtype));
+                view.data = static_cast<std::uint8_t*>(whole.data) + bytes;
+                view.shape[0] = std::min(kPart, tokens - begin);
+                return view;
+            };
+            part.latent = skip(part.latent, c.args.latent);
+            if (part.rope.rank != 0) part.rope = skip(part.rope, c.args.rope);
+            part.slot_ids = skip(part.slot_ids, c.args.slot_ids);
+            ASSERT_TRUE(append(part).ok());
+        }
+        ASSERT_TRUE(append(c.args).ok());
+        ASSERT_TRUE(c.pool.bytes() == wanted.bytes()) << name(format.format) << " d_qk " << format.d_qk;
+    }
+}
+
 TEST(CacheAppendThreads, BitsDoNotDependOnTheirNumber) {
     for (const std::size_t which : {0u, 3u, 4u}) {
         const FormatCase& format = test::kFormatCases[which];
-        const std::int64_t tokens = kSanitized ? 4000 : 6000;
+        const std::int64_t tokens = backends::cpu::kStreamBytes / 584 + 100;  // past the caches in every format
         const PoolSpec spec{.format = format.format, .d_qk = format.d_qk, .num_pages = 50, .page_size = 64};
         std::vector<std::int64_t> slots;
         reference::Random random(8);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backends/cpu/cache_ops.hpp"
+#include "backends/cpu/stream_copy.hpp"
 #include "cpu/paths.hpp"
 #include "reference/cache.hpp"
 #include "support/cache_case.hpp"
@@ -155,32 +156,47 @@ core::CacheView view_of(Pool& pool) {
             .data = static_cast<std::uint8_t*>(cache.data)};
 }
 
-TEST(CachePagesThreads, BitsDoNotDependOnTheirNumber) {
-    const PoolSpec spec{.format = CacheFormat::kFp8_584, .d_qk = 512, .num_pages = 60, .page_size = 69};
+// More than kStreamBytes, so that the whole goes past the caches; page by page it does not.
+TEST(CachePagesThreads, BitsDependNeitherOnTheirNumberNorOnTheSizeOfACall) {
+    constexpr std::int64_t kPages = 110;
+    const PoolSpec spec{.format = CacheFormat::kFp8_584, .d_qk = 512, .num_pages = kPages, .page_size = 69};
+    ASSERT_GE(kPages * 69 * 584, backends::cpu::kStreamBytes);
     Pool source(spec);
     source.fill(7);
     PoolSpec plain = spec;
     plain.format = CacheFormat::kBFloat16;
+    plain.record_gap_bytes = 16;
     std::vector<std::int64_t> pairs;
-    for (std::int64_t page = 0; page < 60; ++page) pairs.insert(pairs.end(), {(page * 7 + 3) % 60, page});
-    std::vector<std::uint8_t> first_copy;
-    std::vector<std::uint8_t> first_converted;
+    for (std::int64_t page = 0; page < kPages; ++page) pairs.insert(pairs.end(), {(page * 7 + 3) % kPages, page});
+    Pool copy_by_page(spec);
+    Pool converted_by_page(plain);
+    for (std::int64_t page = 0; page < kPages; ++page) {
+        ASSERT_TRUE(backends::cpu::copy_pages({.source = view_of(source),
+                                               .destination = view_of(copy_by_page),
+                                               .pairs = {.data = &pairs[2 * page], .wide = true},
+                                               .count = 1})
+                        .ok());
+        core::ConvertCall call{.source = view_of(source), .destination = view_of(converted_by_page)};
+        for (core::CacheView* view : {&call.source, &call.destination}) {
+            view->data = view->page(page);
+            view->num_pages = 1;
+        }
+        ASSERT_TRUE(backends::cpu::convert(call).ok());
+    }
     for (const int threads : {1, 2, 5}) {
         Pool copy(spec);
         Pool converted(plain);
         ASSERT_TRUE(backends::cpu::copy_pages({.source = view_of(source),
                                                .destination = view_of(copy),
                                                .pairs = {.data = pairs.data(), .wide = true},
-                                               .count = 60,
+                                               .count = kPages,
                                                .max_threads = threads})
                         .ok());
         ASSERT_TRUE(backends::cpu::convert(
                         {.source = view_of(source), .destination = view_of(converted), .max_threads = threads})
                         .ok());
-        if (threads == 1) first_copy = copy.bytes();
-        if (threads == 1) first_converted = converted.bytes();
-        EXPECT_TRUE(copy.bytes() == first_copy) << threads;
-        EXPECT_TRUE(converted.bytes() == first_converted) << threads;
+        EXPECT_TRUE(copy.bytes() == copy_by_page.bytes()) << threads;
+        EXPECT_TRUE(converted.bytes() == converted_by_page.bytes()) << threads;
     }
 }
 

@@ -2,6 +2,7 @@
 // with the 16 lanes of AVX-512 emulated.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -55,15 +56,102 @@ std::vector<float> patterns() {
     return list;
 }
 
+constexpr float kScales[] = {1.0f, 1e-4f, 0x1p-13f, 0x1p8f, 0.7f, 3.1f, 0x1p-126f, 0x1p-97f, 0x1p127f, 7.6e35f};
+
+// Values of one type at an odd address.
+class TypedValues {
+public:
+    TypedValues(DType dtype, const std::vector<float>& values) : dtype_(dtype), values_(values) {
+        bytes_.resize(1 + values.size() * size_bytes(dtype));
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            std::uint8_t* to = &bytes_[1 + i * size_bytes(dtype)];
+            if (dtype == DType::kFloat32) {
+                core::store_unaligned(to, values[i]);
+            } else {
+                core::store_unaligned(to, core::encode_16bit(dtype, values[i]));
+                values_[i] = core::decode_16bit(dtype, core::load_unaligned<std::uint16_t>(to));
+            }
+        }
+    }
+    DType dtype() const { return dtype_; }
+    const std::uint8_t* data() const { return bytes_.data() + 1; }
+    int count() const { return static_cast<int>(values_.size()); }
+    const std::vector<float>& values() const { return values_; }
+
+private:
+    DType dtype_;
+    std::vector<float> values_;
+    std::vector<std::uint8_t> bytes_;
+};
+
+void expect_table_search(const cpu::CacheKernels& kernels, const TypedValues& from, float scale) {
+    std::vector<std::uint8_t> codes(from.values().size() + 1, 0xee);
+    kernels.quantize(from.dtype(), from.data(), from.count(), scale, codes.data());
+    for (int i = 0; i < from.count(); ++i) {
+        const auto quotient = static_cast<float>(double{from.values()[i]} / double{scale});
+        ASSERT_EQ(codes[i], reference::nearest_e4m3(quotient))
+            << name(from.dtype()) << ' ' << from.values()[i] << " / " << scale << ", " << i << " of " << from.count();
+    }
+    ASSERT_EQ(codes[from.count()], 0xee);
+}
+
+// Runs with NaN, infinity or values past 448 take another way than runs without; a run that is short takes no vector.
 TEST_P(CacheValues, QuantizeIsTheTableSearchOfAnFp32Quotient) {
-    const std::vector<float> values = patterns();
-    const int count = static_cast<int>(values.size());
-    std::vector<std::uint8_t> codes(values.size());
-    for (const float scale : {1.0f, 1e-4f, 0x1p-13f, 0x1p8f, 0.7f, 3.1f, 0x1p-126f, 0x1p127f, 7.6e35f}) {
-        kernels_.quantize(values.data(), count, scale, codes.data());
-        for (int i = 0; i < count; ++i) {
-            const auto quotient = static_cast<float>(double{values[i]} / double{scale});
-            ASSERT_EQ(codes[i], reference::nearest_e4m3(quotient)) << values[i] << " / " << scale;
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+        std::vector<float> all = patterns();
+        if (dtype != DType::kFloat32) {
+            all.resize(65536);
+            for (std::size_t i = 0; i < all.size(); ++i)
+                all[i] = core::decode_16bit(dtype, static_cast<std::uint16_t>(i));
+        }
+        for (const float scale : kScales) {
+            std::vector<float> within;
+            for (const float value : all) {
+                if (std::fabs(value / scale) <= 448) within.push_back(value);
+            }
+            expect_table_search(kernels_, TypedValues(dtype, all), scale);
+            expect_table_search(kernels_, TypedValues(dtype, within), scale);
+            within.resize(std::min<std::size_t>(within.size(), 77));
+            expect_table_search(kernels_, TypedValues(dtype, within), scale);
+        }
+    }
+}
+
+TEST_P(CacheValues, EveryGroupHasTheScaleAndTheCodesOfItsOwnValues) {
+    constexpr float kInf = std::numeric_limits<float>::infinity();
+    // Powers of two of the groups' magnitudes: apart from each other, and near both ends of fp32.
+    constexpr int kExponents[] = {3, -9, 0, 127, -30, 102, 12, -126};
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+        for (const int group : {128, 64, 20}) {
+            for (const bool spoiled : {false, true}) {
+                std::vector<float> row(static_cast<std::size_t>(8 * group));
+                for (int i = 0; i < 8 * group; ++i) {
+                    const float fraction = 0.01f + static_cast<float>(i * 37 % 101) / 128;
+                    row[i] = std::ldexp(i % 2 == 0 ? fraction : -fraction, kExponents[i / group]);
+                    if (dtype == DType::kFloat16) row[i] = std::min(60000.0f, std::max(-60000.0f, row[i]));
+                    if (spoiled && i % (3 * group) == 5) row[i] = std::nanf("");
+                    if (spoiled && i % (2 * group) == 9) row[i] = -kInf;
+                }
+                const TypedValues from(dtype, row);
+                for (const bool power_of_two : {true, false}) {
+                    float scales[cpu::kMaxGroups];
+                    std::vector<std::uint8_t> codes(row.size() + 1, 0xee);
+                    kernels_.quantize_groups({dtype, from.data(), 8, group, power_of_two}, scales, codes.data());
+                    for (int g = 0; g < 8; ++g) {
+                        float amax = 0;
+                        for (int i = g * group; i < (g + 1) * group; ++i) {
+                            amax = core::larger_finite(amax, from.values()[i]);
+                        }
+                        ASSERT_EQ(scales[g], core::quantizer_scale(amax, power_of_two))
+                            << name(dtype) << " group " << g;
+                        for (int i = g * group; i < (g + 1) * group; ++i) {
+                            ASSERT_EQ(codes[i], core::quantize(from.values()[i], scales[g]))
+                                << name(dtype) << ' ' << from.values()[i] << " / " << scales[g];
+                        }
+                    }
+                    ASSERT_EQ(codes.back(), 0xee);
+                }
+            }
         }
     }
 }
@@ -76,8 +164,9 @@ TEST_P(CacheValues, EveryCodeAtEveryScaleComesBack) {
             const float scale = std::ldexp(fraction, exponent);
             std::vector<float> values(256);
             std::vector<std::uint8_t> again(256);
-            kernels_.dequantize(codes.data(), 256, scale, values.data());
-            kernels_.quantize(values.data(), 256, scale, again.data());
+            auto* bytes = reinterpret_cast<std::uint8_t*>(values.data());
+            kernels_.dequantize(codes.data(), 256, scale, DType::kFloat32, bytes);
+            kernels_.quantize(DType::kFloat32, bytes, 256, scale, again.data());
             for (int code = 0; code < 256; ++code) {
                 const double exact = reference::e4m3_value(codes[code]) * double{scale};
                 if (std::isnan(exact)) {
@@ -91,6 +180,30 @@ TEST_P(CacheValues, EveryCodeAtEveryScaleComesBack) {
     }
 }
 
+// To 16 bits as the fp32 product rounds, at any count and alignment.
+TEST_P(CacheValues, DequantizesTo16BitsWithOneMoreRounding) {
+    std::vector<std::uint8_t> codes(256);
+    for (int code = 0; code < 256; ++code) codes[code] = static_cast<std::uint8_t>(code * 101);
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+        for (const float scale : kScales) {
+            for (const int count : {256, 77, 1}) {
+                std::vector<std::uint8_t> bytes(2 * 256 + 2, 0xee);
+                kernels_.dequantize(codes.data(), count, scale, dtype, &bytes[1]);
+                for (int i = 0; i < count; ++i) {
+                    const float want = core::e4m3_to_float(codes[i]) * scale;
+                    const std::uint16_t got = core::load_unaligned<std::uint16_t>(&bytes[2 * i + 1]);
+                    if (std::isnan(want)) {
+                        ASSERT_TRUE(std::isnan(core::decode_16bit(dtype, got)));
+                    } else {
+                        ASSERT_EQ(got, core::encode_16bit(dtype, want)) << want;
+                    }
+                }
+                ASSERT_EQ(bytes[2 * count + 1], 0xee);
+            }
+        }
+    }
+}
+
 TEST_P(CacheValues, WidensAndNarrowsEvery16BitCodeAtAnyCountAndAlignment) {
     std::vector<std::uint8_t> bytes(2 * 65536 + 1);
     std::vector<std::uint8_t> again(bytes.size());
@@ -99,9 +212,10 @@ TEST_P(CacheValues, WidensAndNarrowsEvery16BitCodeAtAnyCountAndAlignment) {
         core::store_unaligned(&bytes[2 * code + 1], static_cast<std::uint16_t>(code));
     for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
         for (const int count : {65536, 65535, 37, 1, 0}) {
-            kernels_.widen(dtype, &bytes[1], count, values.data());
+            auto* floats = reinterpret_cast<std::uint8_t*>(values.data());
+            kernels_.cast(dtype, &bytes[1], count, DType::kFloat32, floats);
             std::fill(again.begin(), again.end(), 0xee);
-            kernels_.narrow(dtype, values.data(), count, &again[1]);
+            kernels_.cast(DType::kFloat32, floats, count, dtype, &again[1]);
             for (int i = 0; i < count; ++i) {
                 const float want = core::decode_16bit(dtype, static_cast<std::uint16_t>(i));
                 if (std::isnan(want)) {
@@ -122,7 +236,8 @@ TEST_P(CacheValues, NarrowsFp32AsTheFormatsDo) {
     const std::vector<float> values = patterns();
     std::vector<std::uint8_t> bytes(2 * values.size());
     for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
-        kernels_.narrow(dtype, values.data(), static_cast<int>(values.size()), bytes.data());
+        kernels_.cast(DType::kFloat32, reinterpret_cast<const std::uint8_t*>(values.data()),
+                      static_cast<int>(values.size()), dtype, bytes.data());
         for (std::size_t i = 0; i < values.size(); ++i) {
             const std::uint16_t got = core::load_unaligned<std::uint16_t>(&bytes[2 * i]);
             if (std::isnan(values[i])) {
@@ -134,21 +249,23 @@ TEST_P(CacheValues, NarrowsFp32AsTheFormatsDo) {
     }
 }
 
-TEST_P(CacheValues, LargestFinitePassesOverNanAndInfinity) {
-    constexpr float kInf = std::numeric_limits<float>::infinity();
-    for (const int count : {0, 1, 7, 64, 67}) {
-        std::vector<float> values(static_cast<std::size_t>(count), -0.25f);
-        EXPECT_EQ(kernels_.largest_finite(values.data(), count), count == 0 ? 0.0f : 0.25f);
-        for (int i = 0; i < count; ++i) {
-            values[i] = i % 3 == 0 ? -kInf : i % 3 == 1 ? std::nanf("") : -1.0f - static_cast<float>(i);
+TEST_P(CacheValues, CastsEveryCodeBetweenThe16BitTypes) {
+    std::vector<std::uint8_t> from(2 * 65536);
+    std::vector<std::uint8_t> to(2 * 65536);
+    for (int code = 0; code < 65536; ++code) core::store_unaligned(&from[2 * code], static_cast<std::uint16_t>(code));
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+        const DType other = dtype == DType::kBFloat16 ? DType::kFloat16 : DType::kBFloat16;
+        kernels_.cast(dtype, from.data(), 65536, other, to.data());
+        for (int code = 0; code < 65536; ++code) {
+            const float value = core::decode_16bit(dtype, static_cast<std::uint16_t>(code));
+            const std::uint16_t got = core::load_unaligned<std::uint16_t>(&to[2 * code]);
+            if (std::isnan(value)) {
+                ASSERT_TRUE(std::isnan(core::decode_16bit(other, got)));
+            } else {
+                ASSERT_EQ(got, core::encode_16bit(other, value)) << value;
+            }
         }
-        float want = 0;
-        for (int i = 2; i < count; i += 3) want = 1.0f + static_cast<float>(i);
-        EXPECT_EQ(kernels_.largest_finite(values.data(), count), want) << count;
     }
-    const float largest = std::numeric_limits<float>::max();
-    const std::vector<float> huge(64, -largest);
-    EXPECT_EQ(kernels_.largest_finite(huge.data(), 64), largest);
 }
 
 }  // namespace

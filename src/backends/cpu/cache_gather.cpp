@@ -11,10 +11,7 @@ namespace {
 
 class Gatherer {
 public:
-    Gatherer(const core::GatherCall& call, const CacheKernels& kernels)
-        : call_(call),
-          kernels_(kernels),
-          plain_copy_(is_16bit(call.cache.format) && call.out.dtype == element_type(call.cache.format)) {}
+    Gatherer(const core::GatherCall& call, const CacheKernels& kernels) : call_(call), kernels_(kernels) {}
 
     void by_slots(Range rows) const {
         for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -44,18 +41,11 @@ private:
     std::size_t row_bytes() const { return static_cast<std::size_t>(call_.cache.d_qk) * size_bytes(call_.out.dtype); }
 
     void read(const core::RecordParts<std::uint8_t>& parts, std::uint8_t* to) const {
-        if (plain_copy_) {
-            std::memcpy(to, parts.values, row_bytes());
-            return;
-        }
-        float row[core::kMaxRecordValues];
-        decode_row(kernels_, call_.cache, parts, row);
-        kernels_.narrow(call_.out.dtype, row, call_.cache.d_qk, to);
+        decode_token(kernels_, call_.cache, parts, call_.out.dtype, to);
     }
 
     const core::GatherCall& call_;
     const CacheKernels& kernels_;
-    const bool plain_copy_;
 };
 
 }  // namespace

@@ -8,19 +8,27 @@
 
 namespace flashmla::backends::cpu {
 
-// Any count, any alignment. The bits are those of core/float_formats.hpp and core/kv_quantize.hpp on every path (the
-// payload of a NaN apart).
+// Values that share scales.
+struct GroupedValues {
+    DType dtype = DType::kFloat32;
+    const std::uint8_t* data = nullptr;
+    int groups = 0;  // at most kMaxGroups
+    int group = 0;   // values in each
+    bool power_of_two = true;
+};
+inline constexpr int kMaxGroups = 8;
+
+// Any count, any alignment; a DType is bf16, fp16 or fp32. The bits are those of core/float_formats.hpp and
+// core/kv_quantize.hpp on every path (the payload of a NaN apart).
 struct CacheKernels {
-    // bf16, fp16 or fp32 values to fp32.
-    void (*widen)(DType dtype, const std::uint8_t* from, int count, float* to);
-    // fp32 to bf16, fp16 or fp32: nearest, ties to even.
-    void (*narrow)(DType dtype, const float* from, int count, std::uint8_t* to);
-    // Largest finite magnitude; 0 when there is none.
-    float (*largest_finite)(const float* from, int count);
+    // Values of one type to another: nearest, ties to even.
+    void (*cast)(DType from_type, const std::uint8_t* from, int count, DType to_type, std::uint8_t* to);
     // to = e4m3(from / scale).
-    void (*quantize)(const float* from, int count, float scale, std::uint8_t* to);
+    void (*quantize)(DType from_type, const std::uint8_t* from, int count, float scale, std::uint8_t* to);
+    // The same group by group, with the scales that the largest finite magnitudes ask for, which go to `scales`.
+    void (*quantize_groups)(const GroupedValues& from, float* scales, std::uint8_t* to);
     // to = value(from) * scale.
-    void (*dequantize)(const std::uint8_t* from, int count, float scale, float* to);
+    void (*dequantize)(const std::uint8_t* from, int count, float scale, DType to_type, std::uint8_t* to);
 };
 
 // Null when the path is not compiled in.

@@ -11,6 +11,15 @@ struct Avx512Cache : Avx512<Tag> {
         return reinterpret_cast<ByteLanes<kLanes>::Byte>(
             _mm512_maskz_cvtepi32_epi8(0xffff, reinterpret_cast<__m512i>(value)));
     }
+    using Words = Lanes<2 * kLanes>::Half;
+    static FLASHMLA_INLINE __m256i signed_codes(Words codes, Words signs) {
+        return _mm512_maskz_cvtepi16_epi8(0xffffffff, reinterpret_cast<__m512i>(codes | (signs >> 8 & 0x80)));
+    }
+    static FLASHMLA_INLINE ByteLanes<4 * kLanes>::Byte signed_codes(Words low, Words high, Words low_signs,
+                                                                    Words high_signs) {
+        return reinterpret_cast<ByteLanes<4 * kLanes>::Byte>(_mm512_inserti64x4(
+            _mm512_castsi256_si512(signed_codes(low, low_signs)), signed_codes(high, high_signs), 1));
+    }
 };
 
 constexpr CacheKernels kKernels = make_cache_kernels<Avx512Cache>();

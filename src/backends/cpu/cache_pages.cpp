@@ -1,37 +1,10 @@
 // Whole pages: copied as they are, or converted token by token to another format.
-#include <cstring>
-
 #include "backends/cpu/cache_ops.hpp"
 #include "backends/cpu/cache_rows.hpp"
 #include "backends/cpu/parallel.hpp"
 
 namespace flashmla::backends::cpu {
 namespace {
-
-void copy_bytes(std::uint8_t* to, const std::uint8_t* from, std::int64_t bytes) {
-    if (to == nullptr || from == nullptr) return;  // a pool without pages, or a format without that part
-    std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
-
-// Tokens of one page. Bytes beside the records (padding of the page, other layers between tokens) are left alone.
-void copy_tokens(const core::CopyPagesCall& call, std::int64_t from_page, std::int64_t to_page, Range tokens) {
-    const std::int64_t count = tokens.end - tokens.begin;
-    const auto from = core::record_parts(call.source, from_page, tokens.begin);
-    const auto to = core::record_parts(call.destination, to_page, tokens.begin);
-    if (call.source.format == CacheFormat::kFp8_584) {
-        copy_bytes(to.values, from.values, count * core::kv584::kValueBytes);
-        copy_bytes(to.scales, from.scales, count * core::kv584::kScaleBytes);
-        return;
-    }
-    const std::int64_t record = cache_record_bytes(call.source.format, call.source.d_qk);
-    if (call.source.record_bytes == record && call.destination.record_bytes == record) {
-        copy_bytes(to.values, from.values, count * record);
-        return;
-    }
-    for (std::int64_t i = 0; i < count; ++i) {
-        copy_bytes(to.values + i * call.destination.record_bytes, from.values + i * call.source.record_bytes, record);
-    }
-}
 
 // Calls work(pair or page, range of its tokens) for a share of count * page_size tokens.
 template <class Work>
@@ -52,32 +25,69 @@ void for_each_page(Range share, std::int64_t page_size, const Work& work) {
 Status copy_pages(const core::CopyPagesCall& call) {
     const std::int64_t page_size = call.source.page_size;
     const std::int64_t tokens = call.count * page_size;
-    const std::int64_t bytes = 2 * tokens * cache_record_bytes(call.source.format, call.source.d_qk);
-    const int threads = threads_for_bytes(bytes, call.max_threads);
+    const std::int64_t bytes = tokens * cache_record_bytes(call.source.format, call.source.d_qk);
+    const int threads = threads_for_bytes(2 * bytes, call.max_threads);
     run_on_threads(threads, [&](int thread) {
+        const Writer writer(bytes);
         for_each_page(even_share(tokens, threads, thread), page_size, [&](std::int64_t pair, Range range) {
             const std::int64_t at = pair * call.pair_stride;
-            copy_tokens(call, call.pairs[at], call.pairs[at + 1], range);
+            copy_records(call.source, {call.pairs[at], range.begin}, call.destination,
+                         {call.pairs[at + 1], range.begin}, range.end - range.begin, writer);
         });
     });
     return {};
 }
+
+namespace {
+
+// One record of the source as one of the destination: straight where either holds plain values.
+void convert_token(const CacheKernels& kernels, const core::ConvertCall& call,
+                   const core::RecordParts<std::uint8_t>& from, const core::RecordParts<std::uint8_t>& to) {
+    const CacheFormat format = call.destination.format;
+    const int d_qk = call.destination.d_qk;
+    if (is_16bit(format)) {
+        decode_token(kernels, call.source, from, element_type(format), to.values);
+        return;
+    }
+    float row[core::kMaxRecordValues];
+    TokenValues values;
+    if (is_16bit(call.source.format)) {
+        values = divide_row(format, d_qk, element_type(call.source.format), from.values);
+    } else {
+        auto* bytes = reinterpret_cast<std::uint8_t*>(row);
+        decode_token(kernels, call.source, from, DType::kFloat32, bytes);
+        values = divide_row(format, d_qk, DType::kFloat32, bytes);
+    }
+    encode_token(kernels, call.destination, call.power_of_two, values, to);
+}
+
+}  // namespace
 
 Status convert(const core::ConvertCall& call) {
     const Result<const CacheKernels*> selected = select_cache_kernels();
     if (!selected.ok()) return selected.status();
     const CacheKernels& kernels = *selected.value();
     const std::int64_t tokens = call.source.num_pages * call.source.page_size;
-    const std::int64_t bytes = tokens * (cache_record_bytes(call.source.format, call.source.d_qk) +
-                                         cache_record_bytes(call.destination.format, call.destination.d_qk));
-    const int threads = threads_for_bytes(bytes, call.max_threads);
+    const std::int64_t written = tokens * cache_record_bytes(call.destination.format, call.destination.d_qk);
+    const std::int64_t read = tokens * cache_record_bytes(call.source.format, call.source.d_qk);
+    const int threads = threads_for_bytes(written + read, call.max_threads);
     run_on_threads(threads, [&](int thread) {
-        float row[core::kMaxRecordValues];
+        const Writer writer(written);
+        RecordStage stage(call.destination);
         for_each_page(even_share(tokens, threads, thread), call.source.page_size, [&](std::int64_t page, Range range) {
-            for (std::int64_t token = range.begin; token < range.end; ++token) {
-                decode_row(kernels, call.source, core::record_parts(call.source, page, token), row);
-                const auto parts = core::record_parts(call.destination, page, token);
-                encode_row(kernels, call.destination, call.power_of_two, row, parts);
+            const auto source = [&](std::int64_t token) { return core::record_parts(call.source, page, token); };
+            if (!writer.streams()) {
+                for (std::int64_t token = range.begin; token < range.end; ++token) {
+                    convert_token(kernels, call, source(token), core::record_parts(call.destination, page, token));
+                }
+                return;
+            }
+            for (std::int64_t begin = range.begin; begin < range.end; begin += stage.capacity()) {
+                const std::int64_t count = core::min_of(stage.capacity(), range.end - begin);
+                for (std::int64_t i = 0; i < count; ++i) {
+                    convert_token(kernels, call, source(begin + i), stage.parts(i));
+                }
+                stage.write(call.destination, {page, begin}, count, writer);
             }
         });
     });

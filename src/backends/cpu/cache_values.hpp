@@ -8,92 +8,307 @@
 
 namespace flashmla::backends::cpu {
 
-// Isa: kLanes, decode_fp16(from), decode_e4m3(from), encode_fp16(Float), low_bytes(Uint) for lanes below 256.
+// Isa: kLanes, decode_fp16(from), decode_e4m3(from), encode_fp16(Float), low_bytes(Uint) for lanes below 256,
+// signed_codes(codes, codes, signs, signs): the low bytes of two vectors of 16-bit lanes, with the top bits of two
+// others.
 template <class Isa>
 struct CacheValues {
     static constexpr int kLanes = Isa::kLanes;
 
-    static void widen(DType dtype, const std::uint8_t* from, int count, float* to) {
-        if (dtype == DType::kFloat32) {
-            __builtin_memcpy(to, from, sizeof(float) * static_cast<std::size_t>(count));
-            return;
-        }
-        const auto* codes = reinterpret_cast<const std::uint16_t*>(from);
-        int i = 0;
-        if (dtype == DType::kBFloat16) {
-            for (; i + kLanes <= count; i += kLanes) store(to + i, decode_bf16<Isa>(codes + i));
-        } else {
-            for (; i + kLanes <= count; i += kLanes) store(to + i, Isa::decode_fp16(codes + i));
-        }
-        for (; i < count; ++i) to[i] = core::decode_16bit(dtype, core::load_unaligned<std::uint16_t>(from + 2 * i));
+    // ---- Values of the three types
+
+    template <DType kType>
+    static FLASHMLA_INLINE Float<Isa> load_values(const std::uint8_t* from) {
+        if constexpr (kType == DType::kFloat32) return load<Float<Isa>>(from);
+        if constexpr (kType == DType::kBFloat16) return decode_bf16<Isa>(from);
+        if constexpr (kType == DType::kFloat16) return Isa::decode_fp16(from);
     }
 
-    static void narrow(DType dtype, const float* from, int count, std::uint8_t* to) {
-        if (dtype == DType::kFloat32) {
-            __builtin_memcpy(to, from, sizeof(float) * static_cast<std::size_t>(count));
+    template <DType kType>
+    static FLASHMLA_INLINE float load_value(const std::uint8_t* from) {
+        if constexpr (kType == DType::kFloat32) return core::load_unaligned<float>(from);
+        if constexpr (kType != DType::kFloat32) {
+            return core::decode_16bit(kType, core::load_unaligned<std::uint16_t>(from));
+        }
+    }
+
+    template <DType kType>
+    static FLASHMLA_INLINE void store_values(std::uint8_t* to, Float<Isa> values) {
+        if constexpr (kType == DType::kFloat32) store(to, values);
+        if constexpr (kType == DType::kBFloat16) {
+            store(to, __builtin_convertvector(round_to_bf16<Isa>(values), Half<Isa>));
+        }
+        if constexpr (kType == DType::kFloat16) store(to, Half<Isa>(Isa::encode_fp16(values)));
+    }
+
+    template <DType kType>
+    static FLASHMLA_INLINE void store_value(std::uint8_t* to, float value) {
+        if constexpr (kType == DType::kFloat32) core::store_unaligned(to, value);
+        if constexpr (kType != DType::kFloat32) core::store_unaligned(to, core::encode_16bit(kType, value));
+    }
+
+    // Calls work<type>() for one of the three.
+    template <class Work>
+    static FLASHMLA_INLINE auto with_type(DType dtype, const Work& work) {
+        switch (dtype) {
+            case DType::kBFloat16: return work.template operator()<DType::kBFloat16>();
+            case DType::kFloat16: return work.template operator()<DType::kFloat16>();
+            default: return work.template operator()<DType::kFloat32>();
+        }
+    }
+
+    template <DType kType>
+    static constexpr int kBytes = static_cast<int>(size_bytes(kType));
+
+    static void cast(DType from_type, const std::uint8_t* from, int count, DType to_type, std::uint8_t* to) {
+        if (from_type == to_type) {
+            __builtin_memcpy(to, from, size_bytes(to_type) * static_cast<std::size_t>(count));
             return;
         }
+        with_type(from_type, [&]<DType kFrom>() {
+            with_type(to_type, [&]<DType kTo>() {
+                int i = 0;
+                for (; i + kLanes <= count; i += kLanes) {
+                    store_values<kTo>(to + i * kBytes<kTo>, load_values<kFrom>(from + i * kBytes<kFrom>));
+                }
+                for (; i < count; ++i) {
+                    store_value<kTo>(to + i * kBytes<kTo>, load_value<kFrom>(from + i * kBytes<kFrom>));
+                }
+            });
+        });
+    }
+
+    // ---- Quantising
+
+    // Two vectors of values at a time, because their codes then fit the 16-bit lanes of one. bf16 comes as the even and
+    // the odd values, the other types as the first and the second half.
+    static constexpr int kPair = 2 * kLanes;
+    using Words = typename Lanes<kPair>::Half;
+
+    struct Pair {
+        Float<Isa> low;   // in the low 16 bits of a lane of words
+        Float<Isa> high;  // in the high ones
+    };
+
+    static FLASHMLA_INLINE Uint<Isa> bits(Float<Isa> value) { return reinterpret_cast<Uint<Isa>>(value); }
+    static FLASHMLA_INLINE Float<Isa> value(Uint<Isa> bits) { return reinterpret_cast<Float<Isa>>(bits); }
+
+    // The magnitudes of a pair, and its signs in the top bits of words.
+    template <DType kType>
+    static FLASHMLA_INLINE Pair load_pair(const std::uint8_t* from, Words& signs) {
+        if constexpr (kType == DType::kBFloat16) {
+            signs = load<Words>(from);
+            const auto magnitudes = reinterpret_cast<Uint<Isa>>(signs & 0x7fff);
+            return {value(magnitudes << 16), value(magnitudes & 0xffff0000u)};
+        }
+        if constexpr (kType != DType::kBFloat16) {
+            const Uint<Isa> low = bits(load_values<kType>(from));
+            const Uint<Isa> high = bits(load_values<kType>(from + kLanes * kBytes<kType>));
+            signs = reinterpret_cast<Words>((low >> 16) | (high & 0xffff0000u));
+            return {value(low & core::kFloatMagnitude), value(high & core::kFloatMagnitude)};
+        }
+    }
+
+    // The following three take the magnitudes of finite values that are within 448 after scaling, and do without what
+    // encode_e4m3 spends on others.
+
+    // units: 0 to 16 of them, above 8 times the exponent.
+    static FLASHMLA_INLINE Uint<Isa> units_and_exponent(Float<Isa> scaled) {
+        Int<Isa> exponent = reinterpret_cast<Int<Isa>>(scaled) & 0x7f800000;
+        exponent = exponent > kSmallestE4m3Exponent ? exponent : Int<Isa>{} + kSmallestE4m3Exponent;
+        const auto shifter = reinterpret_cast<Float<Isa>>(exponent + (20 << 23));
+        return bits(scaled + shifter) + reinterpret_cast<Uint<Isa>>(exponent >> 20);
+    }
+
+    template <std::size_t... kIndex>
+    static FLASHMLA_INLINE Words low_halves(Uint<Isa> low, Uint<Isa> high, std::index_sequence<kIndex...>) {
+        return __builtin_shufflevector(reinterpret_cast<Words>(low), reinterpret_cast<Words>(high << 16),
+                                       (kIndex + kIndex % 2 * kPair)...);
+    }
+    static FLASHMLA_INLINE Words low_halves(Uint<Isa> low, Uint<Isa> high) {
+        return low_halves(low, high, std::make_index_sequence<kPair>());
+    }
+
+    static FLASHMLA_INLINE Words codes_of(const Pair& scaled) {
+        return low_halves(units_and_exponent(scaled.low), units_and_exponent(scaled.high)) -
+               static_cast<std::uint16_t>(kSmallestE4m3Exponent >> 20);
+    }
+
+    // Of bf16 magnitudes divided by 2^(smallest - 121), whose exponent is that much smaller: `smallest` becomes that of
+    // the smallest normal code, and nothing is scaled.
+    static FLASHMLA_INLINE Words codes_of_bf16(Words magnitudes, std::uint16_t smallest) {
+        const Words lowest = Words{} + static_cast<std::uint16_t>(smallest << 7);
+        Words exponent = magnitudes & 0x7f80;
+        exponent = exponent > lowest ? exponent : lowest;
+        const auto shifters = reinterpret_cast<Uint<Isa>>(exponent + (20 << 7));
+        const auto pairs = reinterpret_cast<Uint<Isa>>(magnitudes);
+        const Float<Isa> low = value(pairs << 16) + value(shifters << 16);
+        const Float<Isa> high = value(pairs & 0xffff0000u) + value(shifters & 0xffff0000u);
+        return low_halves(bits(low), bits(high)) + ((exponent - lowest) >> 4);
+    }
+
+    // Two vectors of codes at a time, because they become one of bytes. `codes(from, signs)` makes one.
+    template <DType kType, class Codes>
+    static FLASHMLA_INLINE int quantize_blocks(const std::uint8_t* from, int count, std::uint8_t* to,
+                                               const Codes& codes) {
         int i = 0;
-        if (dtype == DType::kBFloat16) {
-            for (; i + kLanes <= count; i += kLanes) {
-                const Uint<Isa> rounded = round_to_bf16<Isa>(load<Float<Isa>>(from + i));
-                store(to + 2 * i, __builtin_convertvector(rounded, Half<Isa>));
+        for (; i + 2 * kPair <= count; i += 2 * kPair, from += 2 * kPair * kBytes<kType>) {
+            Words signs[2];
+            const Words low = codes(from, signs[0]);
+            const Words high = codes(from + kPair * kBytes<kType>, signs[1]);
+            const typename ByteLanes<2 * kPair>::Byte bytes = Isa::signed_codes(low, high, signs[0], signs[1]);
+            if constexpr (kType == DType::kBFloat16) {
+                store(to + i, bytes);
+            } else {
+                store(to + i, in_order(bytes, std::make_index_sequence<2 * kPair>()));
             }
-        } else {
-            for (; i + kLanes <= count; i += kLanes) store(to + 2 * i, Isa::encode_fp16(load<Float<Isa>>(from + i)));
         }
-        for (; i < count; ++i) core::store_unaligned(to + 2 * i, core::encode_16bit(dtype, from[i]));
+        return i;
     }
 
-    static float largest_finite(const float* from, int count) {
-        Uint<Isa> largest{};
+    template <class Byte, std::size_t... kIndex>
+    static FLASHMLA_INLINE Byte in_order(Byte codes, std::index_sequence<kIndex...>) {
+        return __builtin_shufflevector(codes, codes,
+                                       (kIndex / kPair * kPair + kIndex % kLanes * 2 + kIndex % kPair / kLanes)...);
+    }
+
+    // Any values.
+    template <DType kType, class Scaled>
+    static FLASHMLA_INLINE int quantize_any(const std::uint8_t* from, int count, std::uint8_t* to,
+                                            const Scaled& scaled) {
         int i = 0;
         for (; i + kLanes <= count; i += kLanes) {
-            Uint<Isa> magnitude = load<Uint<Isa>>(from + i) & core::kFloatMagnitude;
-            magnitude = magnitude < core::kFloatInfinity ? magnitude : Uint<Isa>{};
-            largest = magnitude > largest ? magnitude : largest;
+            store(to + i, encode_e4m3<Isa>(scaled(load_values<kType>(from + i * kBytes<kType>))));
         }
-        std::uint32_t bits = 0;
-        for (int lane = 0; lane < kLanes; ++lane) bits = core::max_of<std::uint32_t>(bits, largest[lane]);
-        float amax = core::float_from_bits(bits);
-        for (; i < count; ++i) amax = core::larger_finite(amax, from[i]);
-        return amax;
+        return i;
     }
 
-    static void quantize(const float* from, int count, float scale, std::uint8_t* to) {
+    // `largest`: the largest magnitude, as fp32 bits.
+    template <DType kType>
+    static FLASHMLA_INLINE void quantize_run(const std::uint8_t* from, int count, float scale, std::uint32_t largest,
+                                             std::uint8_t* to) {
         int i = 0;
-        // Dividing by a power of two and multiplying with its reciprocal are the same real number, rounded once. (Its
-        // reciprocal is a normal number for every scale that a finite amax gives.)
-        const float inverse = 1.0f / scale;
-        const bool power_of_two = (core::float_bits(scale) & 0x7fffff) == 0 && scale <= 0x1p126f && scale >= 0x1p-126f;
-        if (power_of_two) {
-            const Float<Isa> factor = splat<Isa>(inverse);
-            for (; i + kLanes <= count; i += kLanes) {
-                store(to + i, encode_e4m3<Isa>(load<Float<Isa>>(from + i) * factor));
+        const bool within_range =
+            largest < core::kFloatInfinity && core::float_from_bits(largest) / scale <= core::kE4m3Max;
+        const auto run = [&](const auto& scaled) {
+            if (within_range) {
+                i = quantize_blocks<kType>(from, count, to, [&](const std::uint8_t* values, Words& signs) {
+                    const Pair pair = load_pair<kType>(values, signs);
+                    return codes_of({scaled(pair.low), scaled(pair.high)});
+                });
+            } else {
+                i = quantize_any<kType>(from, count, to, scaled);
             }
+        };
+        const std::uint32_t scale_bits = core::float_bits(scale);
+        const bool power_of_two = (scale_bits & 0x7fffff) == 0 && scale <= 0x1p126f && scale >= 0x1p-126f;
+        // So that no exponent leaves fp32.
+        const bool in_place =
+            power_of_two && within_range && scale >= 0x1p-100f && largest < core::float_bits(0x1p100f);
+        if (kType == DType::kBFloat16 && in_place) {
+            const auto smallest = static_cast<std::uint16_t>((scale_bits >> 23) - 6);
+            i = quantize_blocks<kType>(from, count, to, [smallest](const std::uint8_t* values, Words& signs) {
+                signs = load<Words>(values);
+                return codes_of_bf16(signs & 0x7fff, smallest);
+            });
+        } else if (power_of_two) {
+            // Dividing by a power of two and multiplying with its reciprocal are the same real number, rounded once.
+            // (Its reciprocal is a normal number for every scale that a finite amax gives.)
+            const Float<Isa> factor = splat<Isa>(1.0f / scale);
+            run([factor](Float<Isa> values) { return values * factor; });
         } else {
             const Float<Isa> divisor = splat<Isa>(scale);
-            for (; i + kLanes <= count; i += kLanes) {
-                store(to + i, encode_e4m3<Isa>(load<Float<Isa>>(from + i) / divisor));
-            }
+            run([divisor](Float<Isa> values) { return values / divisor; });
         }
-        for (; i < count; ++i) to[i] = core::quantize(from[i], scale);
+        for (; i < count; ++i) to[i] = core::quantize(load_value<kType>(from + i * kBytes<kType>), scale);
     }
 
-    static void dequantize(const std::uint8_t* from, int count, float scale, float* to) {
-        const Float<Isa> factor = splat<Isa>(scale);
+    template <int kBy, std::size_t... kIndex>
+    static FLASHMLA_INLINE Uint<Isa> rotated(Uint<Isa> v, std::index_sequence<kIndex...>) {
+        return __builtin_shufflevector(v, v, ((kIndex + kBy) % kLanes)...);
+    }
+
+    template <int kBy = kLanes / 2>
+    static FLASHMLA_INLINE std::uint32_t largest_lane(Uint<Isa> v) {
+        const Uint<Isa> other = rotated<kBy>(v, std::make_index_sequence<kLanes>());
+        const Uint<Isa> larger = other > v ? other : v;
+        if constexpr (kBy == 1) return larger[0];
+        if constexpr (kBy > 1) return largest_lane<kBy / 2>(larger);
+    }
+
+    // Largest magnitude as fp32 bits; NaN and infinity count as more than any finite one, or not at all.
+    template <DType kType, bool kFiniteOnly>
+    static FLASHMLA_INLINE std::uint32_t largest_magnitude(const std::uint8_t* from, int count) {
+        Uint<Isa> largest{};
         int i = 0;
-        for (; i + kLanes <= count; i += kLanes) store(to + i, Isa::decode_e4m3(from + i) * factor);
-        for (; i < count; ++i) to[i] = core::e4m3_to_float(from[i]) * scale;
+        if constexpr (kType == DType::kBFloat16 && !kFiniteOnly) {
+            Words words{};
+            for (; i + kPair <= count; i += kPair) {
+                const Words magnitude = load<Words>(from + 2 * i) & 0x7fff;
+                words = magnitude > words ? magnitude : words;
+            }
+            const auto pairs = reinterpret_cast<Uint<Isa>>(words);
+            largest = (pairs << 16) > (pairs & 0xffff0000u) ? pairs << 16 : pairs & 0xffff0000u;
+        } else {
+            for (; i + kLanes <= count; i += kLanes) {
+                Uint<Isa> magnitude = bits(load_values<kType>(from + i * kBytes<kType>)) & core::kFloatMagnitude;
+                if constexpr (kFiniteOnly) magnitude = magnitude < core::kFloatInfinity ? magnitude : Uint<Isa>{};
+                largest = magnitude > largest ? magnitude : largest;
+            }
+        }
+        std::uint32_t result = largest_lane(largest);
+        for (; i < count; ++i) {
+            const std::uint32_t magnitude =
+                core::float_bits(load_value<kType>(from + i * kBytes<kType>)) & core::kFloatMagnitude;
+            if (!kFiniteOnly || magnitude < core::kFloatInfinity) result = core::max_of(result, magnitude);
+        }
+        return result;
+    }
+
+    static void quantize(DType from_type, const std::uint8_t* from, int count, float scale, std::uint8_t* to) {
+        with_type(from_type, [&]<DType kFrom>() {
+            quantize_run<kFrom>(from, count, scale, largest_magnitude<kFrom, false>(from, count), to);
+        });
+    }
+
+    // First all scales, then all codes: codes that wait for a scale would fill the core's queues and keep it from the
+    // next group's values.
+    static void quantize_groups(const GroupedValues& from, float* scales, std::uint8_t* to) {
+        with_type(from.dtype, [&]<DType kFrom>() {
+            const int step = from.group * kBytes<kFrom>;
+            std::uint32_t largest[kMaxGroups];
+            for (int group = 0; group < from.groups; ++group) {
+                const std::uint8_t* values = from.data + group * step;
+                largest[group] = largest_magnitude<kFrom, false>(values, from.group);
+                const std::uint32_t finite = largest[group] < core::kFloatInfinity
+                                                 ? largest[group]
+                                                 : largest_magnitude<kFrom, true>(values, from.group);
+                scales[group] = core::quantizer_scale(core::float_from_bits(finite), from.power_of_two);
+            }
+            for (int group = 0; group < from.groups; ++group) {
+                quantize_run<kFrom>(from.data + group * step, from.group, scales[group], largest[group],
+                                    to + group * from.group);
+            }
+        });
+    }
+
+    static void dequantize(const std::uint8_t* from, int count, float scale, DType to_type, std::uint8_t* to) {
+        with_type(to_type, [&]<DType kTo>() {
+            const Float<Isa> factor = splat<Isa>(scale);
+            int i = 0;
+            for (; i + kLanes <= count; i += kLanes) {
+                store_values<kTo>(to + i * kBytes<kTo>, Isa::decode_e4m3(from + i) * factor);
+            }
+            for (; i < count; ++i) store_value<kTo>(to + i * kBytes<kTo>, core::e4m3_to_float(from[i]) * scale);
+        });
     }
 };
 
 template <class Isa>
 constexpr CacheKernels make_cache_kernels() {
-    return {.widen = &CacheValues<Isa>::widen,
-            .narrow = &CacheValues<Isa>::narrow,
-            .largest_finite = &CacheValues<Isa>::largest_finite,
+    return {.cast = &CacheValues<Isa>::cast,
             .quantize = &CacheValues<Isa>::quantize,
+            .quantize_groups = &CacheValues<Isa>::quantize_groups,
             .dequantize = &CacheValues<Isa>::dequantize};
 }
 

@@ -34,6 +34,17 @@ struct Avx2 {
         const __m128i halves = _mm_packus_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
         return reinterpret_cast<ByteLanes<kLanes>::Byte>(_mm_cvtsi128_si64(_mm_packus_epi16(halves, halves)));
     }
+    using Words = Lanes<2 * kLanes>::Half;
+    static FLASHMLA_INLINE ByteLanes<4 * kLanes>::Byte signed_codes(Words low, Words high, Words low_signs,
+                                                                    Words high_signs) {
+        const __m256i codes = _mm256_packus_epi16(reinterpret_cast<__m256i>(low), reinterpret_cast<__m256i>(high));
+        // Saturation keeps signs.
+        const __m256i signs =
+            _mm256_packs_epi16(reinterpret_cast<__m256i>(low_signs), reinterpret_cast<__m256i>(high_signs));
+        const __m256i top = _mm256_and_si256(signs, _mm256_set1_epi8(static_cast<char>(0x80)));
+        return reinterpret_cast<ByteLanes<4 * kLanes>::Byte>(
+            _mm256_permute4x64_epi64(_mm256_or_si256(codes, top), 0xd8));
+    }
 };
 
 }  // namespace flashmla::backends::cpu

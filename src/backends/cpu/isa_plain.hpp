@@ -31,6 +31,16 @@ struct Plain {
     static FLASHMLA_INLINE Byte low_bytes(typename Lanes<kLanes>::Uint value) {
         return __builtin_convertvector(value, Byte);
     }
+    using Words = typename Lanes<2 * kLanes>::Half;
+    static FLASHMLA_INLINE typename ByteLanes<4 * kLanes>::Byte signed_codes(Words low, Words high, Words low_signs,
+                                                                             Words high_signs) {
+        using Part = typename ByteLanes<2 * kLanes>::Byte;
+        const Part parts[2] = {__builtin_convertvector(low | (low_signs >> 8 & 0x80), Part),
+                               __builtin_convertvector(high | (high_signs >> 8 & 0x80), Part)};
+        typename ByteLanes<4 * kLanes>::Byte bytes;
+        __builtin_memcpy(&bytes, parts, sizeof(bytes));
+        return bytes;
+    }
 };
 
 }  // namespace flashmla::backends::cpu
