@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "bench/sampling.hpp"
-#include "cli/bench_options.hpp"
+#include "cli/bench_table.hpp"
 #include "cli/kv/cache_file.hpp"
 #include "cli/operations/operation_case.hpp"
 #include "cli/progress.hpp"
@@ -51,36 +51,6 @@ Json header(const BenchOptions& options, const DeviceInfo& device, const std::st
     return document;
 }
 
-std::string yes_no(const Json& record, const char* key) { return record[key].get<bool>() ? "yes" : "no"; }
-
-// Decode in columns, the facts of other operations as words.
-std::string case_text(const Json& record) {
-    if (record["operation"] != "decode") return fmt::format("{:<66}", record["case"].get<std::string>());
-    return fmt::format("{:<8} {:>5} {:>4} {:>4} {:>7} {:>7} {:>7}", record["suite"].get<std::string>(),
-                       record["b"].get<std::int64_t>(), record["h_q"].get<std::int64_t>(),
-                       record["s_q"].get<std::int64_t>(), record["len"].get<std::int64_t>(), yes_no(record, "varlen"),
-                       yes_no(record, "causal"));
-}
-
-void print_heading(const BenchOptions& options, const DeviceInfo& device, const Ceilings& ceilings) {
-    fmt::print("{} on {}, {} cache, median of {}; ceilings {:.4g} TFLOPS ({}), {:.4g} GB/s (copy, measured)\n",
-               options.operation, device_text(device), options.hot ? "hot" : "cold", options.samples, ceilings.tflops,
-               ceilings.tflops_source, ceilings.copy_gbps);
-    const std::string columns = options.operation == "decode"
-                                    ? fmt::format("{:<8} {:>5} {:>4} {:>4} {:>7} {:>7} {:>7}", "suite", "b", "h_q",
-                                                  "s_q", "len", "varlen", "causal")
-                                    : fmt::format("{:<66}", "case");
-    fmt::print("{} {:>11} {:>9} {:>9} {:>6} {:>9}\n", columns, "ms", "TFLOPS", "GB/s", "roof", "rel err");
-}
-
-void print_record(const Json& record) {
-    fmt::print("{} {:>11.4f} {:>9.4g} {:>9.4g} {:>5.1f}% {:>9.2e}{}\n", case_text(record), record["ms"].get<double>(),
-               record["tflops"].get<double>(), record["gbps"].get<double>(),
-               100 * record["share_of_roofline"].get<double>(), record["rel_error"].get<double>(),
-               record["passed"].get<bool>() ? "" : "  WRONG");
-    std::fflush(stdout);
-}
-
 ExitCode bench(const BenchOptions& options, bool json) {
     const DeviceInfo device = choose_device(options.batch.device);
     for (const char* option : {"--kv-heads", "--topk", "--parts", "--format", "--to"}) {
@@ -99,7 +69,8 @@ ExitCode bench(const BenchOptions& options, bool json) {
     const int threads = host_threads(options.batch);
     const std::string clocks_before = open_device(device, threads)->clocks();
     const Ceilings ceilings = measure_ceilings(device, *open_device(device, threads), threads);
-    if (!json) print_heading(options, device, ceilings);
+    const BenchTable table(options, cases);
+    if (!json) table.print_heading(options, device, ceilings);
     Json records = Json::array();
     bool passed = true;
     ProgressBar bar("bench", !json && cases.size() > 1);
@@ -110,7 +81,7 @@ ExitCode bench(const BenchOptions& options, bool json) {
             fmt::print(stderr, "flashmla: THE RESULT IS WRONG. {}\n", record["message"].get<std::string>());
         }
         bar.clear();
-        if (!json) print_record(record);
+        if (!json) table.print_record(i, record);
         bar.update(static_cast<double>(i + 1) / static_cast<double>(cases.size()));
         records.push_back(std::move(record));
     }
@@ -125,25 +96,27 @@ ExitCode bench(const BenchOptions& options, bool json) {
     return passed ? kExitOk : kExitCheckFailed;
 }
 
+constexpr const char* kSizes =
+    "Sizes (in place of those of the standard cases; in brackets what decode takes beside --b)";
+constexpr const char* kMeasurement = "Measurement";
+constexpr const char* kDecode = "Of decode alone";
+
+void group(CLI::App& command, const char* name, std::initializer_list<const char*> options) {
+    for (const char* option : options) command.get_option(option)->group(name);
+}
+
 // Options of the operations other than dense decode.
 void add_operation_options(CLI::App& command, BenchOptions& options) {
-    command.add_option("--kv-heads", options.kv_heads, "KV heads (dense prefill)")
-        ->check(CLI::Range(1, 2147483647))
-        ->capture_default_str();
-    command.add_option("--topk", options.topk, "Tokens that a query attends to (sparse)")
-        ->check(CLI::Range(1, 2147483647))
-        ->capture_default_str();
-    command.add_option("--parts", options.parts, "Partial results (merge)")
-        ->check(CLI::Range(1, 4096))
-        ->capture_default_str();
-    command.add_option("--head-dim", options.head_dim, "Dims of an unabsorbed head (absorb_query, project_output)")
-        ->check(CLI::Range(1, 2147483647))
-        ->capture_default_str();
-    command.add_option("--kv-lora-rank", options.kv_lora_rank, "Dims of the latent (absorb_query, project_output)")
-        ->check(CLI::Range(1, 2147483647))
-        ->capture_default_str();
-    command.add_option("--format", options.format, "Cache format")->check(is_format())->capture_default_str();
-    command.add_option("--to", options.to, "Format to convert to")->check(is_format())->capture_default_str();
+    const auto size = [&](const char* name, std::int64_t& value, const char* text) {
+        command.add_option(name, value, text)->check(CLI::Range(1, 2147483647))->option_text("N");
+    };
+    size("--kv-heads", options.kv_heads, "KV heads (dense prefill)");
+    size("--topk", options.topk, "Tokens that a query attends to (sparse)");
+    size("--parts", options.parts, "Partial results (merge)");
+    size("--head-dim", options.head_dim, "Dims of an unabsorbed head (absorb_query, project_output)");
+    size("--kv-lora-rank", options.kv_lora_rank, "Dims of the latent (absorb_query, project_output)");
+    command.add_option("--format", options.format, "Cache format")->check(is_format());
+    command.add_option("--to", options.to, "Format to convert to")->check(is_format());
 }
 
 }  // namespace
@@ -185,30 +158,30 @@ void add_bench(CLI::App& app, Selected& selected) {
         {"flashmla bench", "flashmla bench decode --suite latency --output latency.json",
          "flashmla bench --b 128 --len 8192 --heads 64 --ragged", "flashmla bench --trace requests.csv --requests 256",
          "flashmla bench --lengths-file lengths.json --hot --json", "flashmla bench append --output append.json",
-         "flashmla bench convert --len 4096 --format fp8_656 --to bf16"});
+         "flashmla bench convert --len 4096 --format fp8_656 --to bf16",
+         "flashmla bench dense_prefill --s-q 512 --len 4096 --heads 8 --kv-heads 8"});
     auto options = std::make_shared<BenchOptions>();
-    command->add_option("operation", options->operation, "What to time: " + operation_names())
-        ->check(CLI::IsMember(operation_list()))
-        ->option_text("TEXT=decode");
+    add_operation(*command, options->operation, "What to time; listed below");
+    command->add_option("--b", options->b, "Requests; of decode, one case of that many of --len, instead of suites")
+        ->check(CLI::Range(1, 2147483647));
+    add_device_options(*command, options->batch);
+    command->add_option("--len", options->len, "Tokens of a request: cached ones, or keys [decode: 8192]")
+        ->check(CLI::Range(1, 1 << 30));
+    command->add_flag("--ragged", options->ragged,
+                      "Lengths differ. decode, with --b: normal around --len, deviation half of it; prefill: up to "
+                      "--s-q and --len, lists up to --topk");
     command
         ->add_option("--suite", options->suites,
                      "dense, heads, latency (GPU sizes) or quick; several are separated by commas [quick on a CPU, "
                      "dense on a GPU]")
         ->delimiter(',')
         ->check(CLI::IsMember({"dense", "heads", "latency", "quick"}));
-    command->add_option("--b", options->b, "One case instead of suites: this many requests of --len")
-        ->check(CLI::Range(1, 2147483647));
-    command->add_option("--len", options->len, "Cached tokens a request, with --b")
-        ->check(CLI::Range(1, 1 << 30))
-        ->capture_default_str();
-    command->add_flag("--ragged", options->ragged, "With --b: lengths normal around --len, deviation half of it");
     add_length_options(*command, options->batch);
     add_shape_options(*command, options->batch);
     add_operation_options(*command, *options);
     command->add_option("--scale", options->batch.scale, "Softmax scale; 0 = 192^-0.5")->capture_default_str();
-    add_device_options(*command, options->batch);
-    command->add_option("--data-std", options->data_std, "Standard deviation of the random data")
-        ->capture_default_str();
+    command->add_option("--data-std", options->data_std,
+                        "Standard deviation of the random data [0.1; other operations than decode: 0.5 or 1]");
     command->add_flag("--hot", options->hot, "Leave the caches as the call before left them");
     command->add_option("--samples", options->samples, "Timed calls a case")
         ->check(CLI::Range(1, 10000))
@@ -217,6 +190,16 @@ void add_bench(CLI::App& app, Selected& selected) {
         ->check(CLI::Range(1, 2147483647))
         ->capture_default_str();
     command->add_option("--output", options->output, "Write the JSON document to this file too");
+    group(*command, kSizes,
+          {"--b", "--len", "--ragged", "--s-q", "--heads", "--kv-heads", "--topk", "--parts", "--d-qk", "--d-v",
+           "--head-dim", "--kv-lora-rank", "--page", "--dtype", "--format", "--to", "--causal"});
+    group(*command, kMeasurement,
+          {"--device", "--threads", "--seed", "--data-std", "--hot", "--samples", "--check-rows", "--output"});
+    group(*command, kDecode,
+          {"--suite", "--lengths", "--lengths-file", "--trace", "--requests", "--batch-invariant", "--kernel",
+           "--scale"});
+    command->footer("Operations, and the sizes that each has:\n" + operation_summaries() + "\n" +
+                    command->get_footer());
     options->given = [command](const std::string& name) { return command->count(name) > 0; };
     command->callback(
         [options, &selected] { selected.action = [options, &selected] { return bench(*options, selected.json); }; });

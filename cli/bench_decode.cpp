@@ -89,7 +89,8 @@ Json measure(const BenchOptions& options, const DecodeBench& asked, const Device
 std::vector<BenchCase> decode_bench_cases(const BenchOptions& options, const DeviceInfo& device) {
     std::vector<BenchCase> cases;
     for (const DecodeBench& asked : chosen_cases(options, device)) {
-        cases.push_back({[=](const Ceilings& ceilings) { return measure(options, asked, device, ceilings); }});
+        cases.push_back({.measure = [=](const Ceilings& ceilings) { return measure(options, asked, device, ceilings); },
+                         .facts = {}});
     }
     return cases;
 }

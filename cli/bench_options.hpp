@@ -34,6 +34,7 @@ struct BenchOptions {
 // A case to measure: makes its record.
 struct BenchCase {
     std::function<Json(const Ceilings&)> measure;
+    Json facts;  // of operations other than decode: what tells it from the others
 };
 
 std::vector<BenchCase> decode_bench_cases(const BenchOptions& options, const DeviceInfo& device);

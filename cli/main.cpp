@@ -3,9 +3,12 @@
 
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <new>
 
 #include "cli/command.hpp"
+#include "cli/help_format.hpp"
+#include "cli/usage_errors.hpp"
 #include "flashmla/version.h"
 
 namespace flashmla::cli {
@@ -32,6 +35,7 @@ ExitCode run_guarded(const Selected& selected) {
 
 int program(int argc, char** argv) {
     CLI::App app{"flashmla: multi-head latent attention kernels, run, measured and checked"};
+    app.formatter(std::make_shared<HelpFormatter>());
     app.set_version_flag("--version", FLASHMLA_VERSION_STRING);
     app.require_subcommand(0, 1);  // none is reported below: an unknown one should be named, not called missing
     app.footer(
@@ -50,16 +54,10 @@ int program(int argc, char** argv) {
     } catch (const CLI::Success& help) {
         return app.exit(help);
     } catch (const CLI::ParseError& error) {
-        std::string command = "flashmla";
-        for (const CLI::App* sub = &app; !sub->get_subcommands().empty();) {
-            sub = sub->get_subcommands().front();
-            command += " " + sub->get_name();
-        }
-        return report({kExitBadInput, fmt::format("{}\nTry `{} --help`.", error.what(), command)}, selected.json);
+        return report({kExitBadInput, usage_error(app, error)}, selected.json);
     }
     if (!selected.action) {
-        return report({kExitBadInput,
-                       "a command is needed: run, simulate, info, plan, verify, bench or kv.\nTry `flashmla --help`."},
+        return report({kExitBadInput, "a command is needed: " + command_names(app) + "\nTry `flashmla --help`."},
                       selected.json);
     }
     return run_guarded(selected);

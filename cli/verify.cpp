@@ -109,6 +109,7 @@ ExitCode verify(VerifyOptions options, bool json) {
     if (!options.seed_given) options.seed = std::random_device{}();
     if (options.operation != "decode") {
         if (!options.one_case.empty()) throw Failure{kExitBadInput, "--case: of decode alone"};
+        if (options.batch_invariant) throw Failure{kExitBadInput, "--batch-invariant: of decode alone"};
         return verify_operation(operation_named(options.operation),
                                 {.cases = options.cases,
                                  .seed = options.seed,
@@ -158,24 +159,26 @@ void add_verify(CLI::App& app, Selected& selected) {
     CLI::App* command = add_command(
         app, selected, "verify", "Hold random hard cases against a double-precision oracle",
         {"flashmla verify", "flashmla verify --cases 2000 --seed 7",
-         "flashmla verify --device cuda:0 --max-length 20000 --max-rows 256", "flashmla verify append --cases 500"});
+         "flashmla verify --device cuda:0 --max-length 20000 --max-rows 256", "flashmla verify append --cases 500",
+         "flashmla verify dense_prefill_backward --seed 7 --threads 1"});
     auto options = std::make_shared<VerifyOptions>();
-    command->add_option("operation", options->operation, "What to verify: " + operation_names())
-        ->check(CLI::IsMember(operation_list()))
-        ->option_text("TEXT=decode");
-    command->add_option("--cases", options->cases, "Random cases")
+    add_operation(*command, options->operation, "What to verify: " + operation_names());
+    command->add_option("--cases", options->cases, "Random cases; the first that fails ends it")
         ->check(CLI::Range(1, 2147483647))
         ->capture_default_str();
     CLI::Option* seed =
         command->add_option("--seed", options->seed, "Seed of the cases [a new one each time, printed]");
-    command->add_option("--max-length", options->max_length, "Longest request")
+    command
+        ->add_option("--max-length", options->max_length,
+                     "Longest request; operations with a slow oracle stay below it")
         ->check(CLI::Range(1, 1 << 24))
         ->capture_default_str();
     command->add_option("--max-rows", options->max_rows, "About how many query rows a case has at most")
         ->check(CLI::Range(1, 1 << 20))
         ->capture_default_str();
-    command->add_flag("--batch-invariant", options->batch_invariant, "That mode in every case, not in half of them");
-    command->add_option("--case", options->one_case, "One case, as a failure prints it");
+    command->add_flag("--batch-invariant", options->batch_invariant,
+                      "decode: that mode in every case, not in half of them");
+    command->add_option("--case", options->one_case, "decode: one case, as a failure prints it");
     add_device_options(*command, options->batch);
     command->callback([options, seed, &selected] {
         options->seed_given = seed->count() > 0;

@@ -16,8 +16,8 @@ public:
     AbsorbCase(const CaseShape& shape, const CaseDevice& device) : OperationCase(shape, device) {
         const bool absorb = kProjection == Projection::kAbsorbQuery;
         const std::int64_t rows = shape.b * shape.s_q;
-        args_.x = tensors_.normal(shape.dtype, {rows, shape.heads, absorb ? shape.head_dim : shape.rank},
-                                  shape.deviation);
+        args_.x =
+            tensors_.normal(shape.dtype, {rows, shape.heads, absorb ? shape.head_dim : shape.rank}, shape.deviation);
         args_.weight = tensors_.normal(shape.dtype, {shape.heads, shape.head_dim, shape.rank}, shape.deviation);
         args_.out = tensors_.output(shape.dtype, {rows, shape.heads, absorb ? shape.rank : shape.head_dim});
     }

@@ -15,12 +15,13 @@ bool has_key(const OperationInfo& operation, const std::string& key) {
 }
 
 CaseShape with_options(const OperationInfo& operation, CaseShape shape, const BenchOptions& options) {
-    const auto replace = [&](const std::string& option, const char* key, auto& field, const auto& value) {
+    const auto replace = [&](const char* key, auto& field, const auto& value) {
+        const std::string option = option_of(key);
         if (!options.given(option)) return;
         if (!has_key(operation, key)) throw Failure{kExitBadInput, option + ": " + operation.name + " has none"};
         field = value;
     };
-    replace("--format", "format", shape.format, format_named(options.format));
+    replace("format", shape.format, format_named(options.format));
     if (options.given("--format")) {
         // The records of a packed format have one width, and 16-bit caches go with queries of their type.
         if (shape.format == CacheFormat::kFp8_656) shape.d_qk = core::kv656::kDimQk;
@@ -29,22 +30,22 @@ CaseShape with_options(const OperationInfo& operation, CaseShape shape, const Be
             shape.dtype = shape.format == CacheFormat::kFloat16 ? DType::kFloat16 : DType::kBFloat16;
         }
     }
-    replace("--b", "b", shape.b, options.b);
-    replace("--len", "len", shape.len, options.len);
-    replace("--s-q", "s_q", shape.s_q, options.batch.s_q);
-    replace("--heads", "h_q", shape.heads, options.batch.heads);
-    replace("--kv-heads", "h_kv", shape.kv_heads, options.kv_heads);
-    replace("--topk", "topk", shape.topk, options.topk);
-    replace("--parts", "parts", shape.parts, options.parts);
-    replace("--d-qk", "d_qk", shape.d_qk, options.batch.d_qk);
-    replace("--d-v", "d_v", shape.d_v, options.batch.d_v);
-    replace("--page", "page", shape.page, options.batch.page);
-    replace("--dtype", "dtype", shape.dtype, options.batch.dtype_value());
-    replace("--to", "to", shape.to, format_named(options.to));
-    replace("--head-dim", "head_dim", shape.head_dim, options.head_dim);
-    replace("--kv-lora-rank", "kv_lora_rank", shape.rank, options.kv_lora_rank);
-    replace("--causal", "causal", shape.causal, options.batch.causal);
-    replace("--ragged", "varlen", shape.varlen, options.ragged);
+    replace("b", shape.b, options.b);
+    replace("len", shape.len, options.len);
+    replace("s_q", shape.s_q, options.batch.s_q);
+    replace("h_q", shape.heads, options.batch.heads);
+    replace("h_kv", shape.kv_heads, options.kv_heads);
+    replace("topk", shape.topk, options.topk);
+    replace("parts", shape.parts, options.parts);
+    replace("d_qk", shape.d_qk, options.batch.d_qk);
+    replace("d_v", shape.d_v, options.batch.d_v);
+    replace("page", shape.page, options.batch.page);
+    replace("dtype", shape.dtype, options.batch.dtype_value());
+    replace("to", shape.to, format_named(options.to));
+    replace("head_dim", shape.head_dim, options.head_dim);
+    replace("kv_lora_rank", shape.rank, options.kv_lora_rank);
+    replace("causal", shape.causal, options.batch.causal);
+    replace("varlen", shape.varlen, options.ragged);
     if (options.given("--data-std")) shape.deviation = options.data_std;
     shape.seed = options.batch.seed;
     for (const char* option : {"--suite", "--lengths", "--lengths-file", "--trace", "--requests", "--kernel", "--scale",
@@ -81,9 +82,10 @@ std::vector<BenchCase> operation_bench_cases(const BenchOptions& options, const 
         const std::string text = shape_text(operation, shape);
         if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;  // options made two sizes the same
         seen.push_back(text);
-        cases.push_back({[=, &operation](const Ceilings& ceilings) {
-            return measure(options, operation, shape, device, ceilings);
-        }});
+        cases.push_back(
+            {.measure = [=, &operation](
+                            const Ceilings& ceilings) { return measure(options, operation, shape, device, ceilings); },
+             .facts = shape_facts(operation, shape)});
     }
     return cases;
 }

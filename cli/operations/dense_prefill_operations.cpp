@@ -204,12 +204,9 @@ private:
         std::int64_t first = 0;  // of the query tokens that see the key
         while (first < tokens && reference::visible_keys(call.forward, {key.request, first, 0}) <= key.token) ++first;
         const std::int64_t group = shape_.heads / shape_.kv_heads;
-        const reference::Gradients exact = between(call,
-                                                   {.token = cu_q_[key.request] + first,
-                                                    .tokens = tokens - first,
-                                                    .head = head * group,
-                                                    .heads = group},
-                                                   {.token = token, .head = head});
+        const reference::Gradients exact = between(
+            call, {.token = cu_q_[key.request] + first, .tokens = tokens - first, .head = head * group, .heads = group},
+            {.token = token, .head = head});
         const std::string where = " of request " + std::to_string(key.request) + ", key " + std::to_string(key.token) +
                                   ", KV head " + std::to_string(head);
         return {{exact.dk.value, exact.dk.bound, row_of(call.dk, token, head), "dk" + where},
@@ -238,7 +235,13 @@ CaseShape random_case(std::uint64_t seed, std::int64_t max_length, std::int64_t 
 }
 
 CaseShape standard(std::int64_t s_q, std::int64_t heads) {
-    return {.len = s_q, .s_q = s_q, .heads = heads, .kv_heads = heads, .d_qk = 192, .d_v = 128, .causal = true,
+    return {.len = s_q,
+            .s_q = s_q,
+            .heads = heads,
+            .kv_heads = heads,
+            .d_qk = 192,
+            .d_v = 128,
+            .causal = true,
             .deviation = 1};
 }
 
@@ -258,8 +261,7 @@ std::vector<CaseShape> standard_sizes(std::int64_t s_q, std::int64_t heads) {
 }  // namespace
 
 std::vector<OperationInfo> dense_prefill_operations() {
-    const std::vector<const char*> keys{"dtype", "b",    "h_q", "h_kv",   "s_q",
-                                        "len",   "d_qk", "d_v", "causal", "varlen"};
+    const std::vector<const char*> keys{"dtype", "b", "h_q", "h_kv", "s_q", "len", "d_qk", "d_v", "causal", "varlen"};
     return {{"dense_prefill", "plain multi-head attention over a ragged batch", keys, standard_sizes(1024, 16),
              random_case, make_case<ForwardCase>},
             {"dense_prefill_backward", "gradients of dense prefill by queries, keys and values", keys,

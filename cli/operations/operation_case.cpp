@@ -65,15 +65,39 @@ const OperationInfo& operation_named(const std::string& name) {
     throw Failure{kExitBadInput, "operation: got '" + name + "'"};
 }
 
-std::vector<std::string> operation_list() {
-    std::vector<std::string> names{"decode"};
-    for (const OperationInfo& operation : operations()) names.emplace_back(operation.name);
+std::string operation_names() {
+    std::string names = "decode";
+    for (const OperationInfo& operation : operations()) names += std::string(", ") + operation.name;
     return names;
 }
 
-std::string operation_names() {
-    std::string text;
-    for (const std::string& name : operation_list()) text += (text.empty() ? "" : ", ") + name;
+void add_operation(CLI::App& command, std::string& operation, const std::string& description) {
+    const auto known = [](const std::string& name) -> std::string {
+        if (name == "decode") return {};
+        for (const OperationInfo& one : operations()) {
+            if (name == one.name) return {};
+        }
+        return "there is no '" + name + "'; there are " + operation_names();
+    };
+    command.add_option("operation", operation, description)->check(known)->capture_default_str();
+}
+
+std::string option_of(const std::string& key) {
+    if (key == "h_q") return "--heads";
+    if (key == "h_kv") return "--kv-heads";
+    if (key == "varlen") return "--ragged";
+    std::string option = "--" + key;
+    std::replace(option.begin(), option.end(), '_', '-');
+    return option;
+}
+
+std::string operation_summaries() {
+    std::string text =
+        "  decode                  dense decode of 16-bit caches, by suites or one case of --b, --lengths, --trace\n";
+    for (const OperationInfo& operation : operations()) {
+        text += fmt::format("  {:<23} {}\n{:26}", operation.name, operation.summary, "");
+        for (const char* key : operation.keys) text += option_of(key) + (key == operation.keys.back() ? "\n" : " ");
+    }
     return text;
 }
 
@@ -96,13 +120,16 @@ Json shape_facts(const OperationInfo& operation, const CaseShape& shape) {
     return facts;
 }
 
-std::string shape_text(const OperationInfo& operation, const CaseShape& shape) {
-    const Json facts = shape_facts(operation, shape);
+std::string facts_text(const Json& facts) {
     std::string text;
     for (const auto& [key, value] : facts.items()) {
         text += (text.empty() ? "" : ", ") + key + " " + (value.is_string() ? value.get<std::string>() : value.dump());
     }
     return text;
+}
+
+std::string shape_text(const OperationInfo& operation, const CaseShape& shape) {
+    return facts_text(shape_facts(operation, shape));
 }
 
 std::vector<std::int64_t> sampled(std::int64_t total, std::int64_t count, std::uint64_t seed) {

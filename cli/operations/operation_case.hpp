@@ -2,6 +2,7 @@
 // against the oracle.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -83,9 +84,13 @@ struct OperationInfo {
 
 const std::vector<OperationInfo>& operations();
 const OperationInfo& operation_named(const std::string& name);
-// "decode" and the names of operations(), for options and their help.
-std::vector<std::string> operation_list();
-std::string operation_names();
+std::string operation_names();  // "decode" and the names of operations()
+// A line of --help for each, with the options that change its sizes.
+std::string operation_summaries();
+// The positional option that takes one of operation_names(); "decode" when it is left out.
+void add_operation(CLI::App& command, std::string& operation, const std::string& description);
+// "--heads" for "h_q"
+std::string option_of(const std::string& key);
 
 // Those of one file each.
 std::vector<OperationInfo> decode_operations();
@@ -103,6 +108,7 @@ std::unique_ptr<OperationCase> make_case(const CaseShape& shape, const CaseDevic
 
 // The fields of a shape that matter to the operation: keys and values of a record.
 nlohmann::ordered_json shape_facts(const OperationInfo& operation, const CaseShape& shape);
+std::string facts_text(const nlohmann::ordered_json& facts);  // "b 1, len 64"
 std::string shape_text(const OperationInfo& operation, const CaseShape& shape);
 
 // ---- For checks

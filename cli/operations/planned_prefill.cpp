@@ -5,13 +5,10 @@ namespace flashmla::cli {
 PlannedPrefill plan_case(const Result<PrefillShape>& shape, const CaseDevice& device) {
     if (!shape.ok()) return {.status = shape.status(), .plan = {}};
     const bool cpu = device.info.device.type == DeviceType::kCpu;
-    const Result<PrefillPlan> plan =
-        plan_prefill(shape.value(), device.info,
-                     {.batch_invariant = false, .kernel = {}, .num_workers = cpu ? device.threads : 0});
+    const Result<PrefillPlan> plan = plan_prefill(
+        shape.value(), device.info, {.batch_invariant = false, .kernel = {}, .num_workers = cpu ? device.threads : 0});
     if (!plan.ok()) return {.status = plan.status(), .plan = {}};
-    return {.status = {},
-            .plan = plan.value(),
-            .workspace = device.buffers.allocate(plan.value().workspace_bytes)};
+    return {.status = {}, .plan = plan.value(), .workspace = device.buffers.allocate(plan.value().workspace_bytes)};
 }
 
 reference::RoundingModel rounding_model(const PrefillPlan& plan) {

@@ -49,8 +49,8 @@ public:
             const reference::RowResult exact = reference::decode_row(call, row);
             const reference::RowBound bound = reference::error_bound(call, row, exact, model);
             const auto stored = [&](const TensorView& view) { return reference::element(view, {row.token, row.head}); };
-            std::vector<CheckedRow> rows = attention_rows(exact, bound, row_of(host.out, row.token, row.head),
-                                                          stored(host.lse), describe(row));
+            std::vector<CheckedRow> rows =
+                attention_rows(exact, bound, row_of(host.out, row.token, row.head), stored(host.lse), describe(row));
             rows.push_back(
                 {{exact.max_logit}, {bound.max_logit}, {stored(host.max_logits)}, describe(row) + " max_logits"});
             return rows;

@@ -12,7 +12,9 @@ def test_fine(flashmla):
 
 @pytest.mark.parametrize("command, complaint", [
     ("", "a command is needed"),
-    ("nonsense", "nonsense"),
+    ("nonsense", "nonsense: no such command; there are run, simulate, info, plan, verify, bench or kv"),
+    ("kv nonsense", "nonsense: no such command; there are inspect, verify, convert or diff"),
+    ("run --len 3", "--len: flashmla run has no such option; is --lengths or --lengths-file meant?"),
     ("run --bogus", "--bogus"),
     ("run --lengths 1,x", "'x'"),
     ("run --lengths 1,,2", "''"),
@@ -38,8 +40,8 @@ def test_fine(flashmla):
     ("simulate --gpu b200", "h200, h100"),
     ("verify --cases 0", "--cases"),
     ("verify --case {}", "--case"),
-    ("bench prefill", "prefill"),
-    ("kv", "subcommand"),
+    ("bench prefill", "there is no 'prefill'; there are decode, decode_formats"),
+    ("kv", "a command is needed: inspect"),
     ("kv inspect", "file"),
     ("kv inspect no_such_file.npy", "no_such_file.npy"),
     ("kv diff only_one.npy", "b is required"),

@@ -21,6 +21,14 @@ def test_main_help_lists_commands_and_exit_status(flashmla):
     assert "Exit status: 0 fine, 1 a check failed" in done.out
 
 
+def test_bench_help_lists_operations_with_their_sizes(flashmla):
+    text = flashmla("bench --help").out
+    assert re.search(r"\n  dense_prefill  +\S.*\n +--dtype --b --heads --kv-heads --s-q ", text)
+    for group in ("Sizes (", "Measurement:", "Of decode alone:"):
+        assert f"\n{group}" in text
+    assert "N in [" not in text and max(map(len, text.splitlines())) <= 120
+
+
 def test_version(flashmla):
     done = flashmla("--version")
     assert done.code == 0
@@ -54,4 +62,4 @@ def test_examples_parse(flashmla, tmp_path, command):
         assert words[:len(command.split()) + 1] == ["flashmla", *command.split()]
         done = flashmla(*words[1:], "--no-such-option")
         assert done.code == 2
-        assert "not expected: --no-such-option" in done.err
+        assert done.err.startswith(f"flashmla: --no-such-option: flashmla {command} has no such option\n")

@@ -20,8 +20,8 @@ FORMATS = {"bf16", "fp16", "fp8_flat", "fp8_656", "fp8_584"}
 
 def operations(flashmla):
     """What --help of bench lists, decode aside."""
-    text = " ".join(flashmla("bench --help").out.split())
-    return set(re.search(r"What to time: ([a-z_0-9, ]+?) (?:Options|--)", text)[1].split(", ")) - {"decode"}
+    listed = flashmla("bench --help").out.split("Operations, and the sizes that each has:\n")[1].split("\n\n")[0]
+    return set(re.findall(r"^  (\w+) ", listed, re.MULTILINE)) - {"decode"}
 
 
 def test_every_operation_is_tested_here(flashmla):
@@ -92,6 +92,9 @@ def test_text(flashmla):
     text = flashmla("bench convert --device cpu --samples 1 --hot --len 64 --to fp8_656 --format bf16").out
     assert "format bf16, to fp8_656, b 1, len 64" in text
     assert "roof" in text and "%" in text
+    text = flashmla("bench merge --device cpu --samples 1 --hot --b 3 --s-q 2 --heads 4").out
+    assert "every case: dtype bfloat16, b 3, h_q 4, s_q 2, d_v 512\n" in text
+    assert re.search(r"^parts 2  +\d", text, re.MULTILINE) and re.search(r"^parts 8  +\d", text, re.MULTILINE)
     text = flashmla("verify merge --device cpu --cases 3 --seed 1").out
     assert "merge: random cases" in text and "3 cases" in text
 
@@ -100,7 +103,8 @@ def test_text(flashmla):
     ("bench merge --topk 5", "--topk: merge has none"), ("bench append --causal", "--causal: append has none"),
     ("bench gather --suite dense", "--suite: of decode alone"), ("bench gather --batch-invariant", "--batch-invariant: of decode alone"),
     ("bench append --ragged", "--ragged: append has none"), ("bench merge --head-dim 64", "--head-dim: merge has none"), ("bench --format fp8_656", "decode_formats"),
-    ("bench nonsense", "nonsense"), ("verify nonsense", "nonsense"), ("verify merge --case {}", "--case: of decode alone"),
+    ("bench nonsense", "nonsense"), ("verify nonsense", "there is no 'nonsense'; there are decode, decode_formats"),
+    ("verify merge --batch-invariant", "--batch-invariant: of decode alone"), ("verify merge --case {}", "--case: of decode alone"),
 ])
 def test_options_that_mean_nothing_are_refused(flashmla, words, complaint):
     done = flashmla(f"{words} --device cpu")
