@@ -37,12 +37,18 @@ def _title(files: Sequence[Results], what: str) -> str:
 
 
 def _log_axis(axis: Any, base: int, form: Callable[[float], str]) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    def between(value: float, _: Any) -> str:
+        """Labels at 2 and 5, where the axis has few powers of ten of its own."""
+        low, high = axis.get_view_interval()
+        first = round(value / 10.0 ** math.floor(math.log10(value)))
+        return form(value) if high / low < 50 and first in (2, 5) else ""
 
     axis.set_major_locator(LogLocator(base=base, numticks=20))
     axis.set_major_formatter(FuncFormatter(lambda value, _: form(value)))
     axis.set_minor_locator(NullLocator() if base == 2 else LogLocator(base=base, subs=tuple(range(2, 10)), numticks=20))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_formatter(FuncFormatter(between))
 
 
 def _tokens(value: float) -> str:
@@ -51,6 +57,16 @@ def _tokens(value: float) -> str:
 
 def _plain(value: float) -> str:
     return f"{value:,.10g}"
+
+
+def _roofs(files: Sequence[Results]) -> dict[str, tuple[float, float]]:
+    """TFLOPS and GB/s of each device. A machine measures them anew for each file: the highest is nearest to what it can do."""
+    roofs: dict[str, tuple[float, float]] = {}
+    for file in files:
+        if file.peak_tflops and file.peak_gbps:
+            tflops, gbps = roofs.get(file.device, (0.0, 0.0))
+            roofs[file.device] = max(tflops, file.peak_tflops), max(gbps, file.peak_gbps)
+    return roofs
 
 
 def roofline(files: Sequence[Results]) -> Any:
@@ -67,27 +83,25 @@ def roofline(files: Sequence[Results]) -> Any:
     axes = figure.subplots()
     left, right = min(point[2] for point in points) / 2, max(point[2] for point in points) * 3
     names = names_of(files)
-    for i, file in enumerate(files):
-        if not file.peak_tflops or not file.peak_gbps:
-            continue
-        if any((other.peak_tflops, other.peak_gbps) == (file.peak_tflops, file.peak_gbps) for other in files[:i]):
-            continue
-        ridge = 1e3 * file.peak_tflops / file.peak_gbps
-        right = max(right, ridge * 2)
-        end = right
-        axes.plot([left, ridge, end], [file.peak_gbps * left / 1e3, file.peak_tflops, file.peak_tflops], color="#333333",
-                  linewidth=1.6, zorder=1)
+    roofs = _roofs(files)
+    for tflops, gbps in roofs.values():
+        ridge = 1e3 * tflops / gbps
+        left, right = min(left, ridge / 4), max(right, ridge * 2)
+    for device, (tflops, gbps) in roofs.items():
+        ridge = 1e3 * tflops / gbps
+        axes.plot([left, ridge, right], [gbps * left / 1e3, tflops, tflops], color="#333333", linewidth=1.6, zorder=2.5)
+        owner = f"{device}: " if len(roofs) > 1 else ""
         # Along the slope, a little above it.
         x = left * 1.15
-        y = file.peak_gbps * x / 1e3
-        axes.text(x, y * 1.12, f"{file.peak_gbps:,.4g} GB/s", rotation=math.degrees(math.atan2(y, x)), rotation_mode="anchor",
+        y = gbps * x / 1e3
+        axes.text(x, y * 1.12, f"{gbps:,.4g} GB/s", rotation=math.degrees(math.atan2(y, x)), rotation_mode="anchor",
                   transform_rotates_text=True, ha="left", va="bottom", fontsize=9)
-        axes.annotate(f"{file.peak_tflops:,.4g} TFLOPS, ridge at {ridge:.0f} FLOP/B", (end, file.peak_tflops), xytext=(-4, 5),
+        axes.annotate(f"{owner}{tflops:,.4g} TFLOPS, ridge at {ridge:.0f} FLOP/B", (right, tflops), xytext=(-4, 5),
                       textcoords="offset points", ha="right", va="bottom", fontsize=9)
     heads = sorted({h for _, h, _, _ in points})
     for i, h, x, y in points:
         axes.plot(x, y, linestyle="none", marker=MARKERS[i % len(MARKERS)], markersize=7,
-                  color=COLOURS[heads.index(h) % len(COLOURS)], markeredgecolor="white", markeredgewidth=0.6, zorder=2)
+                  color=COLOURS[heads.index(h) % len(COLOURS)], markeredgecolor="white", markeredgewidth=0.6, zorder=3)
     handles = [Line2D([], [], linestyle="none", marker="o", color=COLOURS[i % len(COLOURS)],
                       label=f"{h} heads" if h else "no heads") for i, h in enumerate(heads)]
     if len(files) > 1:
@@ -99,7 +113,7 @@ def roofline(files: Sequence[Results]) -> Any:
     axes.set_xlim(left, right)
     _log_axis(axes.xaxis, 10, _plain)
     _log_axis(axes.yaxis, 10, _plain)
-    axes.set_xlabel("arithmetic intensity, FLOP per byte of cache, queries and results")
+    axes.set_xlabel("arithmetic intensity, FLOP per byte of inputs and results")
     axes.set_ylabel("TFLOPS")
     axes.grid(True, which="both", color="#dddddd", linewidth=0.6)
     axes.set_title(_title(files, "Roofline"), fontsize=11)
@@ -175,7 +189,8 @@ def compare(files: Sequence[Results], metric: str = "ms") -> Any:
     several = len({operation for operation, _, _ in cases}) > 1
     labels = []
     for operation, key, length in cases:
-        tokens = dict(key).get("trace") or (f"{_tokens(length)} tokens" if length else "")
+        noun = "keys" if "prefill" in operation else "tokens"
+        tokens = dict(key).get("trace") or (f"{_tokens(length)} {noun}" if length else "")
         words = [operation.replace("_", " ")] * several + [label(key, constant), tokens]
         labels.append(", ".join(word for word in words if word))
     figure = Figure(figsize=(11, 1.9 + 0.27 * len(cases)), layout="constrained")

@@ -82,6 +82,33 @@ def test_compare_shows_ratios_of_shared_cases(results):
     assert any("b 1, 16 heads" in text for text in texts(figure))  # what all cases share, said once
 
 
+def test_roofline_of_several_files_of_one_machine(results):
+    """Ceilings are measured anew for each file: one roof is drawn, of the highest; its slope is in the picture."""
+    machine = {"device": "cpu", "name": "some CPU", "arch": "avx2"}
+    files = [_bench_results.load(results(f"{i}.json", [record(64, 1.0, operation="dense_prefill", tflops=0.05, gbps=0.2)],
+                                         machine=machine)) for i in range(2)]
+    (files[0].peak_tflops, files[0].peak_gbps), (files[1].peak_tflops, files[1].peak_gbps) = (0.1, 20), (0.2, 10)
+    figure = plot.roofline(files)
+    roofs = [line for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 3]
+    assert [list(line.get_ydata())[1:] for line in roofs] == [[0.2, 0.2]]
+    assert {"20 GB/s", "0.2 TFLOPS, ridge at 10 FLOP/B"} <= texts(figure)
+    assert figure.axes[0].get_xlim()[0] < 10
+
+
+def test_compare_tells_operations_apart_by_their_own_facts(results):
+    def merge(parts, ms):
+        return {"operation": "merge", "b": 8, "h_q": 16, "s_q": 1, "d_v": 512, "parts": parts, "ms": ms}
+
+    files = [_bench_results.load(results(f"{i}.json", [merge(2, 15.0 + i), merge(8, 60.0 + i)])) for i in range(2)]
+    figure = plot.compare(files)
+    left = figure.axes[0]
+    assert [text.get_text() for text in left.get_yticklabels()] == ["2 parts", "8 parts"]
+    assert {"20", "50"} <= {text.get_text() for text in left.get_xticklabels(minor=True)}  # between 10 and 100
+    queries = [{"operation": "dense_prefill", "s_q": 8, "len": n, "d_v": 128, "ms": 1.0} for n in (64, 128)]
+    shown = plot.compare([_bench_results.load(results(f"{name}.json", queries)) for name in "ab"])
+    assert [text.get_text() for text in shown.axes[0].get_yticklabels()] == ["64 keys", "128 keys"]
+
+
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 @pytest.mark.parametrize("words", [["roofline", H200], ["latency", H200], ["compare", *CPU, "--metric", "tflops"]])
 def test_command_writes_pictures(tmp_path, words, suffix):
