@@ -4,10 +4,11 @@
 namespace flashmla::bench {
 
 struct MemoryRates {
-    double read_gbps = 0;   // summing
-    double write_gbps = 0;  // memset: full lines, written without being read first where the C library does so
-    double copy_gbps = 0;   // memcpy, bytes read plus bytes written
-    double best() const;    // the largest of the three
+    double read_gbps = 0;           // summing
+    double write_gbps = 0;          // memset: full lines, written without being read first where the C library does so
+    double copy_gbps = 0;           // memcpy, bytes read plus bytes written
+    double streamed_copy_gbps = 0;  // the same past the caches: no line is read in order to be written
+    double best() const;            // the largest of the four
 };
 
 struct MemoryMeasurement {

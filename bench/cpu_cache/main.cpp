@@ -4,7 +4,11 @@
 //
 // Every call works on tokens and pages that no call before it touched, in memory several times the size of the caches:
 // inputs come from DRAM and results go there. The rate counts the bytes that must move: inputs read once, results
-// written once. It is compared with what plain loops over large buffers reach, measured beside it in the same minute.
+// written once. Lines that are read only because they are about to be written are traffic but no bytes of the rate. It
+// is compared with the best that plain loops over large buffers reach, measured beside it in the same minute, on one
+// core and on all of them.
+#include <sched.h>
+
 #include <chrono>
 #include <cstring>
 #include <vector>
@@ -107,7 +111,14 @@ struct Work {
     bool passed = false;
 };
 
-Json record_of(const Work& work, const Times& times, const MemoryMeasurement& memory) {
+// Cores that the calls may use, and what memory gives them.
+struct Machine {
+    int threads = 1;
+    MemoryMeasurement memory;
+};
+
+Json record_of(const Work& work, const Times& times, const Machine& machine) {
+    const MemoryMeasurement& memory = machine.memory;
     const Moved& moved = work.moved;
     const double all = moved.read_bytes + moved.written_bytes;
     const double ms = median(times.wall_ms);
@@ -118,6 +129,7 @@ Json record_of(const Work& work, const Times& times, const MemoryMeasurement& me
                    {"format", name(work.format)},
                    {"tokens", work.tokens},
                    {"page", kPageSize},
+                   {"threads", machine.threads},
                    {"ms_min", smallest(times.wall_ms)},
                    {"ms_median", ms},
                    {"gbps_median", gbps},
@@ -128,17 +140,17 @@ Json record_of(const Work& work, const Times& times, const MemoryMeasurement& me
                    {"written_share_of_write_rate_median", written_gbps / memory.wall.write_gbps},
                    {"passed", work.passed}};
     std::printf(
-        "%-8s %-8s %6ld tokens: median %8.3f ms, %6.2f GB/s, %5.1f%% of the memory rate by wall clock, %5.1f%% by "
-        "CPU time; writes alone %5.1f%% of memset%s\n",
-        work.operation, name(work.format), static_cast<long>(work.tokens), ms, gbps, 100 * gbps / memory.wall.best(),
-        100 * share_of_cpu_time, 100 * written_gbps / memory.wall.write_gbps, work.passed ? "" : "  WRONG");
+        "%-8s %-8s %6ld tokens, %d threads: median %8.3f ms, %6.2f GB/s, %5.1f%% of the memory rate by wall clock "
+        "(best %5.1f%%), %5.1f%% by CPU time%s\n",
+        work.operation, name(work.format), static_cast<long>(work.tokens), machine.threads, ms, gbps,
+        100 * gbps / memory.wall.best(), 100 * all / smallest(times.wall_ms) / 1e6 / memory.wall.best(),
+        100 * share_of_cpu_time, work.passed ? "" : "  WRONG");
     std::fflush(stdout);
     return record;
 }
 
 // append and gather of `tokens` tokens a call, pages in shuffled order.
-void measure_rows(CacheFormat format, std::int64_t tokens, int samples, const MemoryMeasurement& memory,
-                  Json& records) {
+void measure_rows(CacheFormat format, std::int64_t tokens, int samples, const Machine& machine, Json& records) {
     const std::int64_t d_qk = d_qk_of(format);
     const std::int64_t record = cache_record_bytes(format, d_qk);
     const std::int64_t steps = std::max<std::int64_t>(1, kWorkingSet / (tokens * (record + 2 * d_qk)));
@@ -179,7 +191,7 @@ void measure_rows(CacheFormat format, std::int64_t tokens, int samples, const Me
         return append(args);
     });
     const bool passed = reads_back(cache, slots_of(0), rows.data(), kScale);
-    records.push_back(record_of({"append", format, tokens, {wide, packed}, passed}, append_times, memory));
+    records.push_back(record_of({"append", format, tokens, {wide, packed}, passed}, append_times, machine));
     const Times gather_times = walk(samples, steps, [&](std::int64_t step) {
         GatherArgs args;
         args.cache = cache;
@@ -189,11 +201,11 @@ void measure_rows(CacheFormat format, std::int64_t tokens, int samples, const Me
         args.cache_scale = kScale;
         return gather(args);
     });
-    records.push_back(record_of({"gather", format, tokens, {packed, wide}, passed}, gather_times, memory));
+    records.push_back(record_of({"gather", format, tokens, {packed, wide}, passed}, gather_times, machine));
 }
 
 // bf16 pages to the format.
-void measure_convert(CacheFormat format, int samples, const MemoryMeasurement& memory, Json& records) {
+void measure_convert(CacheFormat format, int samples, const Machine& machine, Json& records) {
     const std::int64_t d_qk = d_qk_of(format);
     const std::int64_t pages = 512;
     const std::int64_t tokens = pages * kPageSize;
@@ -212,38 +224,71 @@ void measure_convert(CacheFormat format, int samples, const MemoryMeasurement& m
     for (std::size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<std::int64_t>(i);
     const bool passed =
         reads_back(args.destination, contiguous_view(slots.data(), DType::kInt64, {4096}), rows.data(), kScale);
-    records.push_back(record_of({"convert", format, tokens, {wide, packed}, passed}, times, memory));
+    records.push_back(record_of({"convert", format, tokens, {wide, packed}, passed}, times, machine));
+}
+
+// Only the core that this thread is on, or all that it had. The library starts no more threads than there are cores.
+class Cores {
+public:
+    Cores() { sched_getaffinity(0, sizeof(all_), &all_); }
+    void use_one() const {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(sched_getcpu(), &one);
+        sched_setaffinity(0, sizeof(one), &one);
+    }
+    void use_all() const { sched_setaffinity(0, sizeof(all_), &all_); }
+
+private:
+    cpu_set_t all_;
+};
+
+Json rates_json(const MemoryRates& rates) {
+    return {{"read", rates.read_gbps},
+            {"write", rates.write_gbps},
+            {"copy", rates.copy_gbps},
+            {"streamed_copy", rates.streamed_copy_gbps}};
+}
+
+// Every operation on as many threads as this thread has cores.
+Json measure_machine(int threads, int samples, Json& records) {
+    const Machine machine{threads, measure_memory(threads, samples)};
+    const MemoryRates& wall = machine.memory.wall;
+    std::printf("memory, %d threads: read %.2f, write %.2f, copy %.2f, streamed copy %.2f GB/s by wall clock\n",
+                threads, wall.read_gbps, wall.write_gbps, wall.copy_gbps, wall.streamed_copy_gbps);
+    for (const CacheFormat format : kAllCacheFormats) {
+        for (const std::int64_t tokens : {std::int64_t{64}, std::int64_t{8192}, std::int64_t{65536}}) {
+            measure_rows(format, tokens, samples, machine, records);
+        }
+        measure_convert(format, samples, machine, records);
+    }
+    return {{"threads", threads},
+            {"gbps_by_wall", rates_json(wall)},
+            {"gbps_of_a_core_by_cpu_time", rates_json(machine.memory.of_cpu_time)}};
 }
 
 int run(const char* output, int samples) {
     const Result<DeviceInfo> device = query_device({});
     exit_unless_ok(device.status());
     Json document = receipt_head("bench_cpu_cache", device.value());
+    document["method"] = {
+        {"samples", samples},
+        {"cache", "cold: every call on rows and pages that lie outside the caches"},
+        {"inputs", "bf16 rows, standard normal; pages in shuffled order"},
+        {"rate",
+         "bytes read once plus bytes written once, without lines that are read because they are about to be written; "
+         "memory rate = best of reading, memset, memcpy and a copy past the caches over 256 MiB on as many threads"}};
     const int threads = device.value().num_processors;
-    const MemoryMeasurement memory = measure_memory(threads, samples);
-    const auto rates_json = [](const MemoryRates& rates) {
-        return Json{{"read", rates.read_gbps}, {"write", rates.write_gbps}, {"copy", rates.copy_gbps}};
-    };
-    std::printf(
-        "memory, %d threads: read %.2f, write %.2f, copy %.2f GB/s by wall clock; %.2f, %.2f, %.2f a core by CPU "
-        "time\n",
-        threads, memory.wall.read_gbps, memory.wall.write_gbps, memory.wall.copy_gbps, memory.of_cpu_time.read_gbps,
-        memory.of_cpu_time.write_gbps, memory.of_cpu_time.copy_gbps);
-    document["method"] = {{"samples", samples},
-                          {"cache", "cold: every call on rows and pages that lie outside the caches"},
-                          {"inputs", "bf16 rows, standard normal; pages in shuffled order"},
-                          {"rate",
-                           "bytes read once plus bytes written once; memory rate = best of reading, writing and "
-                           "copying 256 MiB on as many threads"}};
-    document["memory_gbps_by_wall"] = rates_json(memory.wall);
-    document["memory_gbps_of_a_core_by_cpu_time"] = rates_json(memory.of_cpu_time);
     Json records = Json::array();
-    for (const CacheFormat format : kAllCacheFormats) {
-        for (const std::int64_t tokens : {std::int64_t{64}, std::int64_t{8192}, std::int64_t{65536}}) {
-            measure_rows(format, tokens, samples, memory, records);
-        }
-        measure_convert(format, samples, memory, records);
+    Json memory = Json::array();
+    const Cores cores;
+    if (threads > 1) {
+        cores.use_one();
+        memory.push_back(measure_machine(1, samples, records));
+        cores.use_all();
     }
+    memory.push_back(measure_machine(threads, samples, records));
+    document["memory"] = memory;
     document["records"] = records;
     return finish_receipt(output, document);
 }

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "backends/cpu/stream_copy.hpp"
 #include "core/float_formats.hpp"
 #include "cpu/paths.hpp"
 #include "reference/cache.hpp"
@@ -101,6 +103,71 @@ TEST_P(CacheGather, RequestsByBlockTable) {
         ASSERT_TRUE(status.ok()) << status.message();
         expect_same(got, want, rows, format.d_qk, name(format.format));
     }
+}
+
+// A call of many megabytes puts rows together and writes them past the caches; small calls do neither.
+TEST_P(CacheGather, OneLargeCallReadsWhatManySmallOnesDo) {
+    int variant = 0;
+    for (const FormatCase& format : test::kFormatCases) {
+        if (format.d_qk < 500) continue;  // narrow ones would take many tokens
+        ++variant;
+        const DType dtype = variant % 3 == 0 ? DType::kFloat32 : variant % 3 == 1 ? DType::kBFloat16 : DType::kFloat16;
+        const std::int64_t row_bytes = format.d_qk * static_cast<std::int64_t>(size_bytes(dtype));
+        // A few rows more than the bytes ask for, so that the last ones are no whole group.
+        const std::int64_t rows = backends::cpu::kStreamBytes / row_bytes / 4 * 4 + 7;
+        Pool pool({.format = format.format, .d_qk = format.d_qk, .num_pages = 9, .page_size = 37});
+        pool.fill(variant);
+        std::vector<std::int64_t> slots;
+        reference::Random random(variant);
+        for (std::int64_t i = 0; i < rows; ++i) slots.push_back(random.between(-5, pool.slots() - 1));
+        const Ids ids(slots, true);
+        Rows got(dtype, rows, format.d_qk, variant % 2 == 0 ? 0 : 3);
+        Rows want(dtype, rows, format.d_qk, variant % 2 == 0 ? 0 : 3);
+        GatherArgs args{.cache = pool.view(), .d_qk = format.d_qk, .slot_ids = ids.view(), .out = got.view()};
+        ASSERT_TRUE(gather(args).ok());
+        constexpr std::int64_t kPart = 500;
+        for (std::int64_t begin = 0; begin < rows; begin += kPart) {
+            const std::int64_t count = std::min(kPart, rows - begin);
+            args.slot_ids = ids.view();
+            args.slot_ids.data = const_cast<std::int64_t*>(ids.values().data() + begin);
+            args.out = want.view();
+            args.out.data = static_cast<std::uint8_t*>(args.out.data) +
+                            begin * args.out.stride[0] * static_cast<std::int64_t>(size_bytes(dtype));
+            args.slot_ids.shape[0] = args.out.shape[0] = count;
+            ASSERT_TRUE(gather(args).ok());
+        }
+        ASSERT_TRUE(got.bytes() == want.bytes()) << name(format.format) << " to " << name(dtype);
+    }
+}
+
+TEST_P(CacheGather, OneLargeCallByBlockTable) {
+    constexpr std::int64_t kRequests = 5;
+    constexpr std::int64_t kPages = 16;
+    Pool pool({.format = CacheFormat::kFp8_656, .num_pages = kPages, .page_size = 64});
+    pool.fill(11);
+    std::vector<std::int32_t> cu = {0};
+    std::vector<std::int32_t> table;
+    std::vector<std::int64_t> slots;
+    reference::Random random(12);
+    for (const std::int32_t length : {1000, 0, 1023, 1, 900}) {
+        cu.push_back(cu.back() + length);
+        for (int page = 0; page < kPages; ++page) table.push_back(static_cast<std::int32_t>(random.between(0, 15)));
+        for (int token = 0; token < length; ++token) {
+            slots.push_back(table[table.size() - kPages + static_cast<std::size_t>(token / 64)] * 64 + token % 64);
+        }
+    }
+    const std::int64_t rows = cu.back();
+    ASSERT_GE(rows * 576 * 4, backends::cpu::kStreamBytes);
+    const Ids ids(slots, true);
+    Rows got(DType::kFloat32, rows, 576);
+    Rows want(DType::kFloat32, rows, 576);
+    ASSERT_TRUE(gather({.cache = pool.view(),
+                        .block_table = contiguous_view(table.data(), DType::kInt32, {kRequests, kPages}),
+                        .cu_seqlens = contiguous_view(cu.data(), DType::kInt32, {kRequests + 1}),
+                        .out = got.view()})
+                    .ok());
+    ASSERT_TRUE(gather({.cache = pool.view(), .slot_ids = ids.view(), .out = want.view()}).ok());
+    EXPECT_TRUE(got.bytes() == want.bytes());
 }
 
 TEST_P(CacheGather, NothingToGather) {

@@ -56,7 +56,8 @@ std::vector<float> patterns() {
     return list;
 }
 
-constexpr float kScales[] = {1.0f, 1e-4f, 0x1p-13f, 0x1p8f, 0.7f, 3.1f, 0x1p-126f, 0x1p-97f, 0x1p127f, 7.6e35f};
+constexpr float kScales[] = {1.0f,      1e-4f,    0x1p-13f, 0x1p8f,   0.7f,     3.1f,
+                             0x1p-126f, 0x1p-97f, 0x1p98f,  0x1p113f, 0x1p127f, 7.6e35f};
 
 // Values of one type at an odd address.
 class TypedValues {
@@ -119,18 +120,23 @@ TEST_P(CacheValues, QuantizeIsTheTableSearchOfAnFp32Quotient) {
 
 TEST_P(CacheValues, EveryGroupHasTheScaleAndTheCodesOfItsOwnValues) {
     constexpr float kInf = std::numeric_limits<float>::infinity();
-    // Powers of two of the groups' magnitudes: apart from each other, and near both ends of fp32.
-    constexpr int kExponents[] = {3, -9, 0, 127, -30, 102, 12, -126};
+    enum class Row { kPlain, kSmallOnes, kFarApart, kSpoiled };
+    // Powers of two of the groups' magnitudes: different ones, and some near both ends of fp32.
+    constexpr int kNear[] = {3, -9, 0, 7, -30, 12, -4, 1};
+    constexpr int kFar[] = {3, -9, 0, 127, -30, 102, 12, -126};
     for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
         for (const int group : {128, 64, 20}) {
-            for (const bool spoiled : {false, true}) {
+            for (const Row kind : {Row::kPlain, Row::kSmallOnes, Row::kFarApart, Row::kSpoiled}) {
                 std::vector<float> row(static_cast<std::size_t>(8 * group));
                 for (int i = 0; i < 8 * group; ++i) {
                     const float fraction = 0.01f + static_cast<float>(i * 37 % 101) / 128;
-                    row[i] = std::ldexp(i % 2 == 0 ? fraction : -fraction, kExponents[i / group]);
+                    const int exponent = (kind == Row::kFarApart ? kFar : kNear)[i / group];
+                    row[i] = std::ldexp(i % 2 == 0 ? fraction : -fraction, exponent);
                     if (dtype == DType::kFloat16) row[i] = std::min(60000.0f, std::max(-60000.0f, row[i]));
-                    if (spoiled && i % (3 * group) == 5) row[i] = std::nanf("");
-                    if (spoiled && i % (2 * group) == 9) row[i] = -kInf;
+                    if (kind == Row::kSmallOnes && i % 11 == 7) row[i] = std::ldexp(row[i], -i % 20);
+                    if (kind == Row::kSmallOnes && i % 23 == 9) row[i] = 0;
+                    if (kind == Row::kSpoiled && i % (3 * group) == 5) row[i] = std::nanf("");
+                    if (kind == Row::kSpoiled && i % (2 * group) == 9) row[i] = -kInf;
                 }
                 const TypedValues from(dtype, row);
                 for (const bool power_of_two : {true, false}) {

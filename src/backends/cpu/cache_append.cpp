@@ -101,7 +101,7 @@ private:
 
     static void prefetch_row(const core::RowsView& rows, std::int64_t token) {
         const std::int64_t bytes = rows.width * static_cast<std::int64_t>(size_bytes(rows.dtype));
-        for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(rows.row(token) + at);
+        prefetch_lines(rows.row(token), bytes);
     }
 
     void encode(std::int64_t token, const core::RecordParts<std::uint8_t>& parts) const {

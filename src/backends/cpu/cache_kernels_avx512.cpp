@@ -11,6 +11,11 @@ struct Avx512Cache : Avx512<Tag> {
         return reinterpret_cast<ByteLanes<kLanes>::Byte>(
             _mm512_maskz_cvtepi32_epi8(0xffff, reinterpret_cast<__m512i>(value)));
     }
+    static FLASHMLA_INLINE Lanes<2 * kLanes>::Half pack(Lanes<kLanes>::Uint low, Lanes<kLanes>::Uint high) {
+        return reinterpret_cast<Lanes<2 * kLanes>::Half>(_mm512_inserti64x4(
+            _mm512_castsi256_si512(_mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(low))),
+            _mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(high)), 1));
+    }
     using Words = Lanes<2 * kLanes>::Half;
     static FLASHMLA_INLINE __m256i signed_codes(Words codes, Words signs) {
         return _mm512_maskz_cvtepi16_epi8(0xffffffff, reinterpret_cast<__m512i>(codes | (signs >> 8 & 0x80)));

@@ -9,11 +9,18 @@
 namespace flashmla::backends::cpu {
 
 // Isa: kLanes, decode_fp16(from), decode_e4m3(from), encode_fp16(Float), low_bytes(Uint) for lanes below 256,
+// pack(Uint, Uint): their low 16 bits, for lanes below 65536, one after the other,
 // signed_codes(codes, codes, signs, signs): the low bytes of two vectors of 16-bit lanes, with the top bits of two
 // others.
 template <class Isa>
 struct CacheValues {
     static constexpr int kLanes = Isa::kLanes;
+    static constexpr int kPair = 2 * kLanes;  // values whose 16-bit codes fill a vector
+
+    static FLASHMLA_INLINE Uint<Isa> bits(Float<Isa> value) { return reinterpret_cast<Uint<Isa>>(value); }
+    static FLASHMLA_INLINE Float<Isa> value(Uint<Isa> bits) { return reinterpret_cast<Float<Isa>>(bits); }
+
+    static bool is_power_of_two(float normal) { return (core::float_bits(normal) & 0x7fffff) == 0; }
 
     // ---- Values of the three types
 
@@ -32,13 +39,21 @@ struct CacheValues {
         }
     }
 
-    template <DType kType>
-    static FLASHMLA_INLINE void store_values(std::uint8_t* to, Float<Isa> values) {
-        if constexpr (kType == DType::kFloat32) store(to, values);
-        if constexpr (kType == DType::kBFloat16) {
-            store(to, __builtin_convertvector(round_to_bf16<Isa>(values), Half<Isa>));
+    // Two vectors, one after the other. `kExact`: they are values of the type.
+    template <DType kType, bool kExact = false>
+    static FLASHMLA_INLINE void store_pair(std::uint8_t* to, Float<Isa> low, Float<Isa> high) {
+        if constexpr (kType == DType::kFloat32) {
+            store(to, low);
+            store(to + sizeof(low), high);
         }
-        if constexpr (kType == DType::kFloat16) store(to, Half<Isa>(Isa::encode_fp16(values)));
+        if constexpr (kType == DType::kBFloat16 && kExact) store(to, Isa::pack(bits(low) >> 16, bits(high) >> 16));
+        if constexpr (kType == DType::kBFloat16 && !kExact) {
+            store(to, Isa::pack(round_to_bf16<Isa>(low), round_to_bf16<Isa>(high)));
+        }
+        if constexpr (kType == DType::kFloat16) {
+            store(to, Half<Isa>(Isa::encode_fp16(low)));
+            store(to + sizeof(Half<Isa>), Half<Isa>(Isa::encode_fp16(high)));
+        }
     }
 
     template <DType kType>
@@ -68,8 +83,9 @@ struct CacheValues {
         with_type(from_type, [&]<DType kFrom>() {
             with_type(to_type, [&]<DType kTo>() {
                 int i = 0;
-                for (; i + kLanes <= count; i += kLanes) {
-                    store_values<kTo>(to + i * kBytes<kTo>, load_values<kFrom>(from + i * kBytes<kFrom>));
+                for (; i + kPair <= count; i += kPair) {
+                    store_pair<kTo>(to + i * kBytes<kTo>, load_values<kFrom>(from + i * kBytes<kFrom>),
+                                    load_values<kFrom>(from + (i + kLanes) * kBytes<kFrom>));
                 }
                 for (; i < count; ++i) {
                     store_value<kTo>(to + i * kBytes<kTo>, load_value<kFrom>(from + i * kBytes<kFrom>));
@@ -82,16 +98,12 @@ struct CacheValues {
 
     // Two vectors of values at a time, because their codes then fit the 16-bit lanes of one. bf16 comes as the even and
     // the odd values, the other types as the first and the second half.
-    static constexpr int kPair = 2 * kLanes;
     using Words = typename Lanes<kPair>::Half;
 
     struct Pair {
         Float<Isa> low;   // in the low 16 bits of a lane of words
         Float<Isa> high;  // in the high ones
     };
-
-    static FLASHMLA_INLINE Uint<Isa> bits(Float<Isa> value) { return reinterpret_cast<Uint<Isa>>(value); }
-    static FLASHMLA_INLINE Float<Isa> value(Uint<Isa> bits) { return reinterpret_cast<Float<Isa>>(bits); }
 
     // The magnitudes of a pair, and its signs in the top bits of words.
     template <DType kType>
@@ -183,6 +195,60 @@ struct CacheValues {
         return i;
     }
 
+    template <int kBy, std::size_t... kIndex>
+    static FLASHMLA_INLINE Uint<Isa> rotated(Uint<Isa> v, std::index_sequence<kIndex...>) {
+        return __builtin_shufflevector(v, v, ((kIndex + kBy) % kLanes)...);
+    }
+
+    template <int kBy = kLanes / 2>
+    static FLASHMLA_INLINE std::uint32_t largest_lane(Uint<Isa> v) {
+        const Uint<Isa> other = rotated<kBy>(v, std::make_index_sequence<kLanes>());
+        const Uint<Isa> larger = other > v ? other : v;
+        if constexpr (kBy == 1) return larger[0];
+        if constexpr (kBy > 1) return largest_lane<kBy / 2>(larger);
+    }
+
+    template <class Mask>
+    static FLASHMLA_INLINE bool any(const Mask& mask) {
+        return largest_lane(reinterpret_cast<Uint<Isa>>(mask)) != 0;
+    }
+
+    // Whether codes_of_bf16 does: no exponent leaves fp32.
+    static FLASHMLA_INLINE bool codes_in_place(float scale, std::uint32_t largest) {
+        return is_power_of_two(scale) && scale >= 0x1p-100f && scale <= 0x1p100f &&
+               largest < core::float_bits(0x1p100f);
+    }
+
+    // A few blocks at a time: as if all codes were normal, which takes half the work, then once more if one is not.
+    static FLASHMLA_INLINE int quantize_in_place(const std::uint8_t* from, int count, float scale, std::uint8_t* to) {
+        constexpr int kFew = 8 * kPair;
+        const auto smallest = static_cast<std::uint16_t>((core::float_bits(scale) >> 23) - 6);
+        const Words lowest = Words{} + static_cast<std::uint16_t>(smallest << 7);
+        const Words bias = Words{} + static_cast<std::uint16_t>((smallest - 1) << 3);
+        int done = 0;
+        while (count - done >= 2 * kPair) {
+            const std::uint8_t* values = from + 2 * done;
+            Words least = Words{} + 0x7fff;
+            const int few = core::min_of(kFew, count - done);
+            const int step = quantize_blocks<DType::kBFloat16>(
+                values, few, to + done, [&least, bias](const std::uint8_t* at, Words& signs) {
+                    signs = load<Words>(at);
+                    const Words magnitudes = signs & 0x7fff;
+                    least = magnitudes < least ? magnitudes : least;
+                    return ((magnitudes + 7 + ((magnitudes >> 4) & 1)) >> 4) - bias;
+                });
+            if (any(least < lowest)) {
+                quantize_blocks<DType::kBFloat16>(values, few, to + done,
+                                                  [smallest](const std::uint8_t* at, Words& signs) {
+                                                      signs = load<Words>(at);
+                                                      return codes_of_bf16(signs & 0x7fff, smallest);
+                                                  });
+            }
+            done += step;
+        }
+        return done;
+    }
+
     // `largest`: the largest magnitude, as fp32 bits.
     template <DType kType>
     static FLASHMLA_INLINE void quantize_run(const std::uint8_t* from, int count, float scale, std::uint32_t largest,
@@ -200,17 +266,9 @@ struct CacheValues {
                 i = quantize_any<kType>(from, count, to, scaled);
             }
         };
-        const std::uint32_t scale_bits = core::float_bits(scale);
-        const bool power_of_two = (scale_bits & 0x7fffff) == 0 && scale <= 0x1p126f && scale >= 0x1p-126f;
-        // So that no exponent leaves fp32.
-        const bool in_place =
-            power_of_two && within_range && scale >= 0x1p-100f && largest < core::float_bits(0x1p100f);
-        if (kType == DType::kBFloat16 && in_place) {
-            const auto smallest = static_cast<std::uint16_t>((scale_bits >> 23) - 6);
-            i = quantize_blocks<kType>(from, count, to, [smallest](const std::uint8_t* values, Words& signs) {
-                signs = load<Words>(values);
-                return codes_of_bf16(signs & 0x7fff, smallest);
-            });
+        const bool power_of_two = is_power_of_two(scale) && scale <= 0x1p126f && scale >= 0x1p-126f;
+        if (kType == DType::kBFloat16 && within_range && codes_in_place(scale, largest)) {
+            i = quantize_in_place(from, count, scale, to);
         } else if (power_of_two) {
             // Dividing by a power of two and multiplying with its reciprocal are the same real number, rounded once.
             // (Its reciprocal is a normal number for every scale that a finite amax gives.)
@@ -223,19 +281,6 @@ struct CacheValues {
         for (; i < count; ++i) to[i] = core::quantize(load_value<kType>(from + i * kBytes<kType>), scale);
     }
 
-    template <int kBy, std::size_t... kIndex>
-    static FLASHMLA_INLINE Uint<Isa> rotated(Uint<Isa> v, std::index_sequence<kIndex...>) {
-        return __builtin_shufflevector(v, v, ((kIndex + kBy) % kLanes)...);
-    }
-
-    template <int kBy = kLanes / 2>
-    static FLASHMLA_INLINE std::uint32_t largest_lane(Uint<Isa> v) {
-        const Uint<Isa> other = rotated<kBy>(v, std::make_index_sequence<kLanes>());
-        const Uint<Isa> larger = other > v ? other : v;
-        if constexpr (kBy == 1) return larger[0];
-        if constexpr (kBy > 1) return largest_lane<kBy / 2>(larger);
-    }
-
     // Largest magnitude as fp32 bits; NaN and infinity count as more than any finite one, or not at all.
     template <DType kType, bool kFiniteOnly>
     static FLASHMLA_INLINE std::uint32_t largest_magnitude(const std::uint8_t* from, int count) {
@@ -243,6 +288,7 @@ struct CacheValues {
         int i = 0;
         if constexpr (kType == DType::kBFloat16 && !kFiniteOnly) {
             Words words{};
+#pragma GCC unroll 4
             for (; i + kPair <= count; i += kPair) {
                 const Words magnitude = load<Words>(from + 2 * i) & 0x7fff;
                 words = magnitude > words ? magnitude : words;
@@ -277,6 +323,7 @@ struct CacheValues {
         with_type(from.dtype, [&]<DType kFrom>() {
             const int step = from.group * kBytes<kFrom>;
             std::uint32_t largest[kMaxGroups];
+            bool in_place = kFrom == DType::kBFloat16 && from.group % (2 * kPair) == 0;
             for (int group = 0; group < from.groups; ++group) {
                 const std::uint8_t* values = from.data + group * step;
                 largest[group] = largest_magnitude<kFrom, false>(values, from.group);
@@ -284,6 +331,13 @@ struct CacheValues {
                                                  ? largest[group]
                                                  : largest_magnitude<kFrom, true>(values, from.group);
                 scales[group] = core::quantizer_scale(core::float_from_bits(finite), from.power_of_two);
+                in_place = in_place && codes_in_place(scales[group], largest[group]);
+            }
+            if (in_place) {  // the usual case in a loop of its own, whose constants stay in registers
+                for (int group = 0; group < from.groups; ++group) {
+                    quantize_in_place(from.data + group * step, from.group, scales[group], to + group * from.group);
+                }
+                return;
             }
             for (int group = 0; group < from.groups; ++group) {
                 quantize_run<kFrom>(from.data + group * step, from.group, scales[group], largest[group],
@@ -292,13 +346,23 @@ struct CacheValues {
         });
     }
 
+    template <DType kTo, bool kExact>
+    static FLASHMLA_INLINE int dequantize_pairs(const std::uint8_t* from, int count, float scale, std::uint8_t* to) {
+        const Float<Isa> factor = splat<Isa>(scale);
+        int i = 0;
+        for (; i + kPair <= count; i += kPair) {
+            store_pair<kTo, kExact>(to + i * kBytes<kTo>, Isa::decode_e4m3(from + i) * factor,
+                                    Isa::decode_e4m3(from + i + kLanes) * factor);
+        }
+        return i;
+    }
+
     static void dequantize(const std::uint8_t* from, int count, float scale, DType to_type, std::uint8_t* to) {
         with_type(to_type, [&]<DType kTo>() {
-            const Float<Isa> factor = splat<Isa>(scale);
-            int i = 0;
-            for (; i + kLanes <= count; i += kLanes) {
-                store_values<kTo>(to + i * kBytes<kTo>, Isa::decode_e4m3(from + i) * factor);
-            }
+            // Four mantissa bits times a power of two need no rounding to bf16.
+            const bool exact = is_power_of_two(scale) && scale <= 0x1p100f && scale >= 0x1p-100f;
+            int i = kTo == DType::kBFloat16 && exact ? dequantize_pairs<kTo, true>(from, count, scale, to)
+                                                     : dequantize_pairs<kTo, false>(from, count, scale, to);
             for (; i < count; ++i) store_value<kTo>(to + i * kBytes<kTo>, core::e4m3_to_float(from[i]) * scale);
         });
     }

@@ -34,6 +34,10 @@ struct Avx2 {
         const __m128i halves = _mm_packus_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
         return reinterpret_cast<ByteLanes<kLanes>::Byte>(_mm_cvtsi128_si64(_mm_packus_epi16(halves, halves)));
     }
+    static FLASHMLA_INLINE Lanes<2 * kLanes>::Half pack(Lanes<kLanes>::Uint low, Lanes<kLanes>::Uint high) {
+        const __m256i words = _mm256_packus_epi32(reinterpret_cast<__m256i>(low), reinterpret_cast<__m256i>(high));
+        return reinterpret_cast<Lanes<2 * kLanes>::Half>(_mm256_permute4x64_epi64(words, 0xd8));
+    }
     using Words = Lanes<2 * kLanes>::Half;
     static FLASHMLA_INLINE ByteLanes<4 * kLanes>::Byte signed_codes(Words low, Words high, Words low_signs,
                                                                     Words high_signs) {

@@ -31,6 +31,13 @@ struct Plain {
     static FLASHMLA_INLINE Byte low_bytes(typename Lanes<kLanes>::Uint value) {
         return __builtin_convertvector(value, Byte);
     }
+    static FLASHMLA_INLINE typename Lanes<2 * kLanes>::Half pack(typename Lanes<kLanes>::Uint low,
+                                                                 typename Lanes<kLanes>::Uint high) {
+        const H parts[2] = {__builtin_convertvector(low, H), __builtin_convertvector(high, H)};
+        typename Lanes<2 * kLanes>::Half words;
+        __builtin_memcpy(&words, parts, sizeof(words));
+        return words;
+    }
     using Words = typename Lanes<2 * kLanes>::Half;
     static FLASHMLA_INLINE typename ByteLanes<4 * kLanes>::Byte signed_codes(Words low, Words high, Words low_signs,
                                                                              Words high_signs) {

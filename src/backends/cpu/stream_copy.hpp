@@ -12,6 +12,11 @@ namespace flashmla::backends::cpu {
 // more than the second-level cache of any core.
 inline constexpr std::int64_t kStreamBytes = std::int64_t{4} << 20;
 
+// Asks for the lines of [from, from + bytes) to be read into the first-level cache.
+inline void prefetch_lines(const std::uint8_t* from, std::int64_t bytes) {
+    for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
+}
+
 // How one thread of a call writes its results. Whoever destroys the writer has made them visible to other threads.
 class Writer {
 public:
