@@ -22,8 +22,8 @@ std::string decode_columns(const Json& record) {
 
 BenchTable::BenchTable(const BenchOptions& options, const std::vector<BenchCase>& cases) {
     if (options.operation == "decode") {
-        columns_ =
-            fmt::format("{:<8} {:>5} {:>4} {:>4} {:>7} {:>7} {:>7}", "suite", "b", "h_q", "s_q", "len", "varlen", "causal");
+        columns_ = fmt::format("{:<8} {:>5} {:>4} {:>4} {:>7} {:>7} {:>7}", "suite", "b", "h_q", "s_q", "len", "varlen",
+                               "causal");
         return;
     }
     const auto is_shared = [&](const std::string& key, const Json& value) {
