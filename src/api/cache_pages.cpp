@@ -1,5 +1,4 @@
 // copy_pages and convert: whole pages from one cache to another.
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -50,28 +49,22 @@ Status check_page(const char* which, std::int64_t got, std::int64_t pair, std::i
 
 // Every page id in range, no destination twice, and no page both read and written when source and destination are one.
 Status check_pairs(const core::CopyPagesCall& call) {
-    // A list that names some destination twice for want of pages may be longer than memory: strides can be 0.
-    if (call.count > call.destination.num_pages) {
-        return invalid_argument("page_pairs: got " + std::to_string(call.count) + " pairs, wanted at most " +
-                                std::to_string(call.destination.num_pages) + ", destination's pages, each once");
-    }
-    std::vector<std::int64_t> written(static_cast<std::size_t>(call.count));
+    std::vector<bool> written(static_cast<std::size_t>(call.destination.num_pages));
     for (std::int64_t i = 0; i < call.count; ++i) {
         const std::int64_t from = call.pairs[i * call.pair_stride];
         const std::int64_t to = call.pairs[i * call.pair_stride + 1];
         if (Status status = check_page("source", from, i, call.source.num_pages); !status.ok()) return status;
         if (Status status = check_page("destination", to, i, call.destination.num_pages); !status.ok()) return status;
-        written[static_cast<std::size_t>(i)] = to;
-    }
-    std::sort(written.begin(), written.end());
-    if (const auto twice = std::adjacent_find(written.begin(), written.end()); twice != written.end()) {
-        return invalid_argument("page_pairs: got destination page " + std::to_string(*twice) +
-                                " twice, wanted every destination once");
+        if (written[static_cast<std::size_t>(to)]) {
+            return invalid_argument("page_pairs: got destination page " + std::to_string(to) +
+                                    " twice, wanted every destination once");
+        }
+        written[static_cast<std::size_t>(to)] = true;
     }
     if (call.source.data != call.destination.data) return {};
     for (std::int64_t i = 0; i < call.count; ++i) {
         const std::int64_t from = call.pairs[i * call.pair_stride];
-        if (!std::binary_search(written.begin(), written.end(), from)) continue;
+        if (!written[static_cast<std::size_t>(from)]) continue;
         return invalid_argument("page_pairs: got page " + std::to_string(from) +
                                 " of one cache both as source and as destination, wanted each page in one role");
     }

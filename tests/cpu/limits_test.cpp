@@ -1,32 +1,16 @@
 // What a call may cost and when it is refused: workspace, allocations, forced paths; and the accuracy of 2^x.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
-#include <new>
 #include <thread>
 
 #include "backends/cpu/latent_attention.hpp"
 #include "backends/cpu/vector.hpp"
 #include "core/cpu_isa.hpp"
+#include "cpu/allocations.hpp"
 #include "cpu/paths.hpp"
 #include "reference/decode_case.hpp"
-
-namespace {
-std::atomic<std::int64_t> allocations{0};
-}  // namespace
-
-// noinline: the compiler would otherwise see malloc behind one operator and not behind the other, and warn.
-#define FLASHMLA_NOINLINE __attribute__((noinline))
-
-FLASHMLA_NOINLINE void* operator new(std::size_t bytes) {
-    ++allocations;
-    if (void* memory = std::malloc(bytes != 0 ? bytes : 1)) return memory;
-    throw std::bad_alloc();
-}
-FLASHMLA_NOINLINE void operator delete(void* memory) noexcept { std::free(memory); }
-FLASHMLA_NOINLINE void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace flashmla::cpu_tests {
 namespace {
@@ -73,9 +57,9 @@ TEST(Limits, ARunOnOneThreadAllocatesNothing) {
     reference::DecodeCase c(ragged_spec());
     const DecodeArgs args = c.args();
     Planned planned(args, 1);
-    const std::int64_t before = allocations;
+    const std::int64_t before = allocation_count();
     const bool ok = planned.run(args).ok();
-    EXPECT_EQ(allocations - before, 0);
+    EXPECT_EQ(allocation_count() - before, 0);
     EXPECT_TRUE(ok);
 }
 
