@@ -18,8 +18,10 @@ core::RecordParts<std::uint8_t> parts_at(const DecodeSpec& spec, const KeyPlace&
 }  // namespace
 
 void write_key(const DecodeSpec& spec, const float* values, float flat_scale, const KeyPlace& place) {
+    const core::RecordParts<std::uint8_t> parts = parts_at(spec, place);
     core::encode_record(cache_format(spec), values, static_cast<int>(spec.d_qk), spec.power_of_two_scales, flat_scale,
-                        parts_at(spec, place));
+                        parts);
+    if (spec.format == CacheFormat::kFp8_584) parts.scales[7] = 0xff;  // the pad byte may hold anything
 }
 
 void write_nan(const DecodeSpec& spec, const KeyPlace& place) {

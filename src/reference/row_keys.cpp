@@ -43,10 +43,13 @@ RowKeys::RowKeys(const DecodeArgs& args, const Row& row)
         if (args.extra_k_cache.rank != 0) list(args_.extra_k_cache, args.extra_indices, args.extra_topk_length, true);
         count_ = static_cast<std::int64_t>(places_.size());
     }
-    if (is_16bit(format_)) return;
+}
+
+void RowKeys::decode_all() const {
     for (std::int64_t j = 0; j < count_; ++j) {
         Place place;
-        const std::vector<double> values = CacheTokens(locate(j, place), args.q.shape[3]).read(place.page, place.token);
+        const std::vector<double> values =
+            CacheTokens(locate(j, place), args_.q.shape[3]).read(place.page, place.token);
         decoded_.insert(decoded_.end(), values.begin(), values.end());
     }
 }
@@ -81,7 +84,8 @@ TensorView RowKeys::locate(std::int64_t j, Place& place) const {
 void RowKeys::read(std::int64_t j, std::vector<double>& values) const {
     const std::int64_t d_qk = args_.q.shape[3];
     values.resize(d_qk);
-    if (!decoded_.empty()) {
+    if (!is_16bit(format_)) {
+        if (decoded_.empty()) decode_all();
         for (std::int64_t i = 0; i < d_qk; ++i) values[i] = decoded_[j * d_qk + i] * descale_;
         return;
     }

@@ -28,14 +28,15 @@ private:
 
     TensorView locate(std::int64_t j, Place& place) const;
     void list(const TensorView& cache, const TensorView& indices, const TensorView& lengths, bool extra);
+    void decode_all() const;
 
     DecodeArgs args_;  // both caches reduced to the row's KV head
     Row row_;
     CacheFormat format_;
     double descale_;
     std::int64_t count_ = 0;
-    std::vector<Place> places_;   // sparse
-    std::vector<float> decoded_;  // of fp8 caches, every key, before descale_k
+    std::vector<Place> places_;           // sparse
+    mutable std::vector<float> decoded_;  // of fp8 caches, every key, before descale_k; filled by the first read
 };
 
 // What a code of descale_q or descale_k is multiplied by for a request; 1 when not given.

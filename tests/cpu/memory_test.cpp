@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-#include <ostream>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 

@@ -4,6 +4,7 @@
 #include "cpu/paths.hpp"
 #include "support/check_decode.hpp"
 #include "support/decode_families.hpp"
+#include "support/field_families.hpp"
 #include "support/sparse_families.hpp"
 
 namespace flashmla::cpu_tests {
@@ -42,6 +43,17 @@ std::vector<PathCase> on_every_path(const Family& family, bool emulated_too) {
     return cases;
 }
 
+// Many cases: all on the widest path, every fifth on the other native ones.
+std::vector<PathCase> mostly_on_the_widest_path(const Family& family) {
+    std::vector<PathCase> cases;
+    std::size_t step = kSanitized ? 11 : 1;  // primes: see above
+    for (const CpuPath& path : native_paths()) {
+        for (std::size_t i = 0; i < family.size(); i += step) cases.push_back({path, family[i]});
+        step = kSanitized ? 11 : 5;
+    }
+    return cases;
+}
+
 // Seconds a case: on the widest path only, and not under a sanitizer.
 std::vector<PathCase> on_the_widest_path(const testing_support::Family& family) {
     std::vector<PathCase> cases;
@@ -68,6 +80,12 @@ FLASHMLA_FAMILY(Fp8Caches, testing_support::fp8_caches(), true);
 FLASHMLA_FAMILY(IndexLists, testing_support::index_lists(), true);
 FLASHMLA_FAMILY(ExtraCaches, testing_support::extra_caches(), true);
 FLASHMLA_FAMILY(RandomLatent, testing_support::random_latent(23000, 36), false);
+INSTANTIATE_TEST_SUITE_P(DenseField, Oracle,
+                         testing::ValuesIn(mostly_on_the_widest_path(testing_support::dense_field_cases())), name_of);
+INSTANTIATE_TEST_SUITE_P(SparseField, Oracle,
+                         testing::ValuesIn(mostly_on_the_widest_path(testing_support::sparse_field_cases())), name_of);
+INSTANTIATE_TEST_SUITE_P(LongField, Oracle, testing::ValuesIn(on_the_widest_path(testing_support::long_field_cases())),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Large, Oracle, testing::ValuesIn(on_the_widest_path(testing_support::large())), name_of);
 
 }  // namespace
