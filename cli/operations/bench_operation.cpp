@@ -52,6 +52,10 @@ CaseShape with_options(const OperationInfo& operation, CaseShape shape, const Be
                                "--batch-invariant"}) {
         if (options.given(option)) throw Failure{kExitBadInput, std::string(option) + ": of decode alone"};
     }
+    if (options.given("--threads") && !operation.planned) {
+        throw Failure{kExitBadInput, std::string("--threads: ") + operation.name +
+                                         " has no plan to say so and uses all that the process may; taskset limits it"};
+    }
     return shape;
 }
 

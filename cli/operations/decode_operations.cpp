@@ -169,14 +169,16 @@ std::vector<OperationInfo> decode_operations() {
          {"dtype", "format", "b", "h_q", "s_q", "len", "d_qk", "d_v", "causal", "page"},
          in_every_format({{.len = 8192, .deviation = 0.5}, {.b = 4, .len = 4096, .heads = 16, .deviation = 0.5}}),
          random_dense,
-         make_case<DecodeOverCache>},
+         make_case<DecodeOverCache>,
+         true},
         {"sparse_decode",
          "decode by index lists, from every cache format",
          {"dtype", "format", "b", "h_q", "s_q", "len", "topk", "d_qk", "d_v", "page"},
          in_every_format({{.len = 16384, .topk = 2048, .deviation = 0.5},
                           {.b = 2, .len = 16384, .s_q = 2, .topk = 2048, .deviation = 0.5}}),
          random_sparse,
-         make_case<DecodeOverCache>},
+         make_case<DecodeOverCache>,
+         true},
     };
 }
 

@@ -263,9 +263,9 @@ std::vector<CaseShape> standard_sizes(std::int64_t s_q, std::int64_t heads) {
 std::vector<OperationInfo> dense_prefill_operations() {
     const std::vector<const char*> keys{"dtype", "b", "h_q", "h_kv", "s_q", "len", "d_qk", "d_v", "causal", "varlen"};
     return {{"dense_prefill", "plain multi-head attention over a ragged batch", keys, standard_sizes(1024, 16),
-             random_case, make_case<ForwardCase>},
+             random_case, make_case<ForwardCase>, true},
             {"dense_prefill_backward", "gradients of dense prefill by queries, keys and values", keys,
-             standard_sizes(512, 8), random_case, make_case<BackwardCase>}};
+             standard_sizes(512, 8), random_case, make_case<BackwardCase>, true}};
 }
 
 }  // namespace flashmla::cli

@@ -80,6 +80,7 @@ struct OperationInfo {
     // A random small case of verify; nothing is larger than about max_length tokens and max_rows rows.
     CaseShape (*random)(std::uint64_t seed, std::int64_t max_length, std::int64_t max_rows);
     std::unique_ptr<OperationCase> (*make)(const CaseShape& shape, const CaseDevice& device);
+    bool planned = false;  // a plan says how many threads a call takes; the others take all
 };
 
 const std::vector<OperationInfo>& operations();

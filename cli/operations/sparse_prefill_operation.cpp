@@ -132,7 +132,8 @@ std::vector<OperationInfo> sparse_prefill_operations() {
               {.len = 16384, .s_q = 64, .heads = 16, .topk = 2048, .deviation = 0.5},
               {.len = 16384, .s_q = 64, .heads = 16, .topk = 512, .deviation = 0.5}},
              random_case,
-             make_case<SparsePrefillCase>}};
+             make_case<SparsePrefillCase>,
+             true}};
 }
 
 }  // namespace flashmla::cli

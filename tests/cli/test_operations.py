@@ -102,7 +102,7 @@ def test_text(flashmla):
 @pytest.mark.parametrize("words, complaint", [
     ("bench merge --topk 5", "--topk: merge has none"), ("bench append --causal", "--causal: append has none"),
     ("bench gather --suite dense", "--suite: of decode alone"), ("bench gather --batch-invariant", "--batch-invariant: of decode alone"),
-    ("bench append --ragged", "--ragged: append has none"), ("bench merge --head-dim 64", "--head-dim: merge has none"), ("bench --format fp8_656", "decode_formats"),
+    ("bench merge --b 2 --threads 1", "--threads: merge has no plan"), ("bench append --ragged", "--ragged: append has none"), ("bench merge --head-dim 64", "--head-dim: merge has none"), ("bench --format fp8_656", "decode_formats"),
     ("bench nonsense", "nonsense"), ("verify nonsense", "there is no 'nonsense'; there are decode, decode_formats"),
     ("verify merge --batch-invariant", "--batch-invariant: of decode alone"), ("verify merge --case {}", "--case: of decode alone"),
 ])
