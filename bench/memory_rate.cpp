@@ -81,7 +81,7 @@ MemoryMeasurement measure_memory(int threads, int samples) {
             if (sum(a.data() + begin, end - begin) == 0) sink = 1;
         }));
         note(&MemoryRates::write_gbps, bytes, timed(threads, [&](std::size_t begin, std::size_t end) {
-            std::memset(b.data() + begin, i, 8 * (end - begin));
+            std::memset(b.data() + begin, 1 + i % 255, 8 * (end - begin));
         }));
         note(&MemoryRates::copy_gbps, 2 * bytes, timed(threads, [&](std::size_t begin, std::size_t end) {
             std::memcpy(b.data() + begin, a.data() + begin, 8 * (end - begin));
