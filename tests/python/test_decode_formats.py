@@ -171,6 +171,27 @@ def test_sparse(name, b, s_q, h_q, topk, page_size, padding, length_kind, extra,
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_long_tail_of_small_weights_counts(name, sparse):
+    """Field case 63: one logit 0 and 2,047 of -7, every value 1. Rounded to 8 bits the tail would be lost."""
+    pool = Pool(name, 32, 64)
+    rows = np.ones((2048, pool.d_qk), np.float32)
+    rows[:, -1] = -7
+    rows[0, -1] = 0
+    slots = np.random.default_rng(0).permutation(2048)
+    pool.write(slots, rows)
+    q = np.zeros((1, 1, 4, pool.d_qk), Q_DTYPES.get(name, ml_dtypes.bfloat16))
+    q[..., -1] = 1
+    if sparse:
+        where = dict(indices=slots.reshape(1, 1, -1).astype(np.int32))
+    else:
+        where = dict(block_table=np.arange(32, dtype=np.int32)[None], cache_seqlens=np.int32([2048]))
+    out, lse = flashmla.decode(q, pool.array(), softmax_scale=1.0, **where)
+    assert np.abs(out[..., :448].astype(np.float64) - 1).max() < 1e-2  # of 584-byte records the rotary part is value too
+    assert np.abs(lse - np.log(1 + 2047 * np.exp(-7))).max() < 1e-5
+
+
+@pytest.mark.parametrize("name", FORMATS)
 def test_outputs_stay_within_their_rows(name):
     """Caller's outputs inside larger arrays: all of theirs is written, nothing beside it."""
     random = np.random.default_rng(0)

@@ -16,6 +16,23 @@ def test_ragged_batch(device, dtype, logit_std):
     TorchCase([1, 0, 63, 64, 65, 200, 2500], device, dtype=dtype, logit_std=logit_std).run_and_check()
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("logit_std", [0.01, 1, 8])
+def test_no_further_off_than_torch(dtype, logit_std):
+    """At most 1.2 times the relative error of torch's own computation in the same dtype with fp32 softmax."""
+    lengths = [700, 65]
+    case = TorchCase(lengths, "cpu", h_q=32, dtype=dtype, logit_std=logit_std)
+    out, _ = case.run()
+    theirs = torch.empty_like(out)
+    for i, n in enumerate(lengths):
+        k = case.k_cache[case.block_table[i, : -(-n // 64)].long()].reshape(-1, 576)[:n]
+        weights = torch.softmax((case.q[i] @ k.T).float() * 576**-0.5, -1)
+        theirs[i] = weights.to(out.dtype) @ k[:, :512]
+    exact = case.expected().out
+    ours, other = (((to_numpy(x) - exact) ** 2).sum() for x in (out, theirs))
+    assert ours <= 1.2**2 * other
+
+
 @pytest.mark.parametrize(
     "h_q, h_kv", [(1, 1), (3, 1), (4, 2), (9, 3), (8, 8), (12, 1), (16, 2), (20, 1), (63, 1), (96, 3), (128, 1), (128, 8)]
 )
