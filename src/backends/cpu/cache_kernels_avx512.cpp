@@ -17,6 +17,9 @@ struct Avx512Cache : Avx512<Tag> {
             _mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(high)), 1));
     }
     using Words = Lanes<2 * kLanes>::Half;
+    static FLASHMLA_INLINE bool any_below(Words a, Words b) {
+        return _mm512_cmplt_epu16_mask(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)) != 0;
+    }
     static FLASHMLA_INLINE __m256i signed_codes(Words codes, Words signs) {
         return _mm512_maskz_cvtepi16_epi8(0xffffffff, reinterpret_cast<__m512i>(codes | (signs >> 8 & 0x80)));
     }

@@ -10,6 +10,7 @@ namespace flashmla::backends::cpu {
 
 // Isa: kLanes, decode_fp16(from), decode_e4m3(from), encode_fp16(Float), low_bytes(Uint) for lanes below 256,
 // pack(Uint, Uint): their low 16 bits, for lanes below 65536, one after the other,
+// any_below(Words, Words): whether a lane of the first is below the second's,
 // signed_codes(codes, codes, signs, signs): the low bytes of two vectors of 16-bit lanes, with the top bits of two
 // others.
 template <class Isa>
@@ -208,11 +209,6 @@ struct CacheValues {
         if constexpr (kBy > 1) return largest_lane<kBy / 2>(larger);
     }
 
-    template <class Mask>
-    static FLASHMLA_INLINE bool any(const Mask& mask) {
-        return largest_lane(reinterpret_cast<Uint<Isa>>(mask)) != 0;
-    }
-
     // Whether codes_of_bf16 does: no exponent leaves fp32.
     static FLASHMLA_INLINE bool codes_in_place(float scale, std::uint32_t largest) {
         return is_power_of_two(scale) && scale >= 0x1p-100f && scale <= 0x1p100f &&
@@ -237,7 +233,7 @@ struct CacheValues {
                     least = magnitudes < least ? magnitudes : least;
                     return ((magnitudes + 7 + ((magnitudes >> 4) & 1)) >> 4) - bias;
                 });
-            if (any(least < lowest)) {
+            if (Isa::any_below(least, lowest)) {
                 quantize_blocks<DType::kBFloat16>(values, few, to + done,
                                                   [smallest](const std::uint8_t* at, Words& signs) {
                                                       signs = load<Words>(at);

@@ -39,6 +39,11 @@ struct Avx2 {
         return reinterpret_cast<Lanes<2 * kLanes>::Half>(_mm256_permute4x64_epi64(words, 0xd8));
     }
     using Words = Lanes<2 * kLanes>::Half;
+    // For lanes below 2^15.
+    static FLASHMLA_INLINE bool any_below(Words a, Words b) {
+        const __m256i below = _mm256_cmpgt_epi16(reinterpret_cast<__m256i>(b), reinterpret_cast<__m256i>(a));
+        return _mm256_testz_si256(below, below) == 0;
+    }
     static FLASHMLA_INLINE ByteLanes<4 * kLanes>::Byte signed_codes(Words low, Words high, Words low_signs,
                                                                     Words high_signs) {
         const __m256i codes = _mm256_packus_epi16(reinterpret_cast<__m256i>(low), reinterpret_cast<__m256i>(high));

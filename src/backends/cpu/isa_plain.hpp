@@ -39,6 +39,11 @@ struct Plain {
         return words;
     }
     using Words = typename Lanes<2 * kLanes>::Half;
+    static FLASHMLA_INLINE bool any_below(Words a, Words b) {
+        bool any = false;
+        for (int i = 0; i < 2 * kLanes; ++i) any = any || a[i] < b[i];
+        return any;
+    }
     static FLASHMLA_INLINE typename ByteLanes<4 * kLanes>::Byte signed_codes(Words low, Words high, Words low_signs,
                                                                              Words high_signs) {
         using Part = typename ByteLanes<2 * kLanes>::Byte;
