@@ -122,7 +122,7 @@ std::vector<PrefillCase> cases() {
     std::vector<PrefillCase> all;
     for (const CpuPath& path : cpu_paths()) {
         if (path.emulated) continue;
-        for (const DecodeSpec& spec : specs) all.push_back({path, spec});
+        for (std::size_t i = 0; i < specs.size(); i += kSanitized ? 3 : 1) all.push_back({path, specs[i]});
     }
     return all;
 }
