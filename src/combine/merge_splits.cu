@@ -74,8 +74,7 @@ __device__ __forceinline__ Running merge_chunks(const MergeParams& p, const Chun
     Running running;
     for (int base = 0; base < chunks.count; base += kUnroll) {
         uint4 packets[kUnroll];
-        float lse[kUnroll][2];
-        float exponent[kUnroll][2];
+        float4 rows[kUnroll][2];
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) {
             if (base + u >= chunks.count) break;
@@ -83,13 +82,17 @@ __device__ __forceinline__ Running merge_chunks(const MergeParams& p, const Chun
             packets[u] = __ldcg(static_cast<const uint4*>(p.partial_out) + tile * kPackets + index);
 #pragma unroll
             for (int row = 0; row < 2; ++row) {
-                lse[u][row] = __ldcg(&p.partial_lse[tile * kRowTile + packet.row(row)]);
-                exponent[u][row] = __ldcg(&p.partial_exponent[(tile * 2 + packet.half()) * kRowTile + packet.row(row)]);
+                rows[u][row] =
+                    __ldcg(reinterpret_cast<const float4*>(p.partial_rows) + tile * kRowTile + packet.row(row));
             }
         }
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) {
-            if (base + u < chunks.count) running.add(lse[u], exponent[u], packets[u]);
+            if (base + u >= chunks.count) break;
+            const float4(&r)[2] = rows[u];
+            const float lse[2] = {r[0].x, r[1].x};
+            const float exponent[2] = {packet.half() == 0 ? r[0].y : r[0].z, packet.half() == 0 ? r[1].y : r[1].z};
+            running.add(lse, exponent, packets[u]);
         }
     }
     return running;
@@ -103,8 +106,8 @@ __device__ __forceinline__ void store(const MergeParams& p, const Chunks& chunks
 #pragma unroll
     for (int upper = 0; upper < 2; ++upper) {
         const int r = packet.row(upper);
-        const int token = rows.first_token(row_tile) + r / rows.tile_heads;
-        const int head_in_group = rows.first_head(row_tile) + r % rows.tile_heads;
+        const int token = rows.first_token(row_tile) + rows.token_of(r);
+        const int head_in_group = rows.first_head(row_tile) + rows.head_of(r);
         if (r >= rows.tile_heads * rows.tokens_per_tile || token >= rows.s_q || head_in_group >= rows.heads) continue;
         const long long head = p.work.kv_head(chunks.unit) * rows.heads + head_in_group;
         const bool empty = running.top[upper] == -kInfinity;
@@ -140,6 +143,7 @@ __global__ void __launch_bounds__(kThreads, kCtasPerSm)
         const Chunks chunks{request, unit, count + extra, plan::chunk_slot(p.work, request, unit, 0, p.max_chunks),
                             within / kItemsPerTile};
         const int index = within % kItemsPerTile * kThreads + static_cast<int>(threadIdx.x);
+        if (Packet(index).row(0) >= p.work.rows.tile_heads * p.work.rows.tokens_per_tile) continue;  // not written
         store<Element>(p, chunks, index, merge_chunks(p, chunks, index));
     }
 }

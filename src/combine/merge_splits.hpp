@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "combine/partials.hpp"
 #include "flashmla/status.hpp"
 #include "flashmla/types.hpp"
 #include "plan/split_schedule.hpp"
@@ -13,8 +14,7 @@ namespace flashmla::combine {
 struct MergeParams {
     plan::WorkShape work;
     int max_chunks = 0;
-    const float* partial_lse = nullptr;
-    const float* partial_exponent = nullptr;
+    const PartialRow* partial_rows = nullptr;
     const void* partial_out = nullptr;
 
     const std::int32_t* lengths = nullptr;

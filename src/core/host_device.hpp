@@ -13,6 +13,13 @@
 #define FLASHMLA_HD inline
 #endif
 
+// Before a loop that a device compiler should leave rolled: cold code costs by its length.
+#if defined(__CUDACC__)
+#define FLASHMLA_ROLLED _Pragma("unroll 1")
+#else
+#define FLASHMLA_ROLLED
+#endif
+
 namespace flashmla::core {
 
 template <class T>

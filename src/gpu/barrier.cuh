@@ -35,6 +35,32 @@ struct Barrier {
     }
 };
 
+// Arrivals that one warp gives a barrier: one of its lanes stands for all, after __syncwarp. compute-sanitizer's
+// racecheck takes a barrier to order the accesses of the arriving thread alone; for it, a build lets every lane arrive.
+#if defined(FLASHMLA_EVERY_LANE_ARRIVES)
+inline constexpr int kWarpArrivals = 32;
+#else
+inline constexpr int kWarpArrivals = 1;
+#endif
+
+__device__ __forceinline__ void arrive_as_warp(Barrier& barrier, int lane) {
+    __syncwarp();
+    if (kWarpArrivals > 1 || lane == 0) barrier.arrive();
+}
+
+// On the same barrier of every CTA of the cluster.
+template <int kCluster>
+__device__ __forceinline__ void arrive_as_warp_everywhere(Barrier& barrier, int lane) {
+    if constexpr (kCluster == 1) {
+        arrive_as_warp(barrier, lane);
+    } else if constexpr (kWarpArrivals > 1) {
+        for (int rank = 0; rank < kCluster; ++rank) barrier.arrive_at(rank);
+    } else {
+        __syncwarp();
+        if (lane < kCluster) barrier.arrive_at(lane);
+    }
+}
+
 // A place in a ring of N slots, with the phase of its barriers.
 template <int N>
 struct RingPosition {

@@ -48,11 +48,11 @@ std::int64_t piece_rows(const plan::WorkShape& work, const plan::Piece& piece) {
     return rows;
 }
 
-// Output, log-sum-exp and, on the GPU (src/combine/merge_splits.hpp), an exponent for each column half.
+// Output and log-sum-exp; on the GPU a record of 16 bytes (src/combine/partials.hpp) in its place.
 double partial_row_bytes(const DecodePlan& plan) {
     const bool on_gpu = plan.kernel_id != KernelId::kCpuDecodeDense;
     const int value_bytes = on_gpu ? 2 : 4;
-    const int scalars = on_gpu ? 3 : 1;
+    const int scalars = on_gpu ? 4 : 1;
     return static_cast<double>(plan.shape.d_v * value_bytes + scalars * 4);
 }
 

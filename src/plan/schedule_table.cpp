@@ -12,13 +12,23 @@ std::int64_t line_length(const WorkShape& w, std::span<const int> lengths) {
 
 std::vector<Cut> worker_cuts(const WorkShape& w, std::span<const int> lengths, int workers) {
     const std::int64_t length = line_length(w, lengths);
+    const FixedShares shares = fixed_shares(w, workers);
     // Workers that start at or past the end of the line have nothing to do.
     const Cut end{static_cast<int>(lengths.size()), 0, 0};
     std::vector<Cut> cuts(static_cast<std::size_t>(workers) + 1, end);
     const int longest = lengths.empty() ? 0 : key_tiles(*std::max_element(lengths.begin(), lengths.end()));
-    if (const int whole = whole_units_per_worker(w, length, longest, workers); whole > 0) {
+    if (whole_units_do(w, shares, length, longest, workers)) {
         for (int worker = 0; worker < workers; ++worker) {
-            cuts[static_cast<std::size_t>(worker)] = whole_unit_cut(w, whole, worker);
+            cuts[static_cast<std::size_t>(worker)] = whole_unit_cut(w, shares, worker);
+        }
+        return cuts;
+    }
+    if (own_workers_do(w, shares, length, longest, workers)) {
+        for (int worker = 0; worker < workers; ++worker) {
+            const OwnUnit own = own_unit(w, shares, worker);
+            const int len = own.request < end.request ? lengths[static_cast<std::size_t>(own.request)] : 0;
+            const int tiles = unit_key_tiles(w, len, own.unit);
+            cuts[static_cast<std::size_t>(worker)] = own_unit_cut(w, own, tiles, own_piece_tiles(shares, tiles));
         }
         return cuts;
     }
@@ -38,7 +48,7 @@ std::vector<Cut> worker_cuts(const WorkShape& w, std::span<const int> lengths, i
 }
 
 std::int64_t cost_bound(const WorkShape& w, std::int64_t line_length, int workers) {
-    const int spare = w.chunk_tiles > 0 ? w.visit_cost + w.chunk_tiles - 1 : std::max(w.visit_cost, kSplitGain);
+    const int spare = w.chunk_tiles > 0 ? w.visit_cost + w.chunk_tiles - 1 : std::max(w.visit_cost, kBalancedMerge);
     return worker_share(w, line_length, workers) + spare;
 }
 

@@ -5,7 +5,9 @@
 // places [position(w), position(w + 1)), which a monotone map turns into cuts (request, unit, key tile); so every (row
 // tile, key tile) is covered exactly once and the pieces of a unit are contiguous and ordered, whatever the costs are.
 //
-// Where whole units, so many a worker, are done about as early, none is split (`whole_units_per_worker`).
+// Two simpler arrangements come first where they are done about as early: whole units, so many a worker
+// (`whole_units_do`), and few units that each have equally many workers to themselves (`own_workers_do`), so that no
+// worker visits two units.
 //
 // Balance: with T = ceil((L - visit_cost) / P) for a line of length L and P workers, no worker costs more than T +
 // visit_cost (a worker that starts inside a unit pays one visit more than its places), and no schedule costs less than
@@ -28,8 +30,13 @@
 
 namespace flashmla::plan {
 
-inline constexpr int kKeyTile = 64;         // tokens
-inline constexpr int kSplitGain = 8;        // key tiles that splitting must save to be worth it
+inline constexpr int kKeyTile = 64;  // tokens
+// What arrangements cost beyond their largest worker's places, in key tiles (measured on an H200): a merge where every
+// worker has one piece, and the merges and further visits where most workers have pieces of two units.
+inline constexpr int kOwnMerge = 7;
+inline constexpr int kBalancedMerge = 14;
+inline constexpr int kOwnPieces = 64;       // of a unit with workers of its own ..
+inline constexpr int kOwnPieceTiles = 8;    // .. unless its pieces would have more key tiles than this
 inline constexpr int kInvariantChunk = 32;  // key tiles a split in batch-invariant mode (2,048 tokens)
 
 struct WorkShape {
@@ -40,24 +47,37 @@ struct WorkShape {
     int visit_cost = 2;   // key tiles
     int chunk_tiles = 0;  // > 0: batch-invariant, cuts only at multiples of this many key tiles
     bool causal = false;
+    core::Divisor by_groups;  // units a KV head: row tiles by row_tiles_per_unit, rounded up (count_units)
 
-    FLASHMLA_HD int groups() const { return core::ceil_div(rows.tiles, row_tiles_per_unit); }  // units a KV head
-    FLASHMLA_HD int units() const { return groups() * h_kv; }                                  // units a request
-    FLASHMLA_HD int kv_head(int unit) const { return unit / groups(); }
-    FLASHMLA_HD int first_row_tile(int unit) const { return (unit % groups()) * row_tiles_per_unit; }
+    FLASHMLA_HD int groups() const { return by_groups.value; }
+    FLASHMLA_HD int units() const { return groups() * h_kv; }  // units a request
+    FLASHMLA_HD int kv_head(int unit) const { return by_groups.quotient(unit); }
+    FLASHMLA_HD int first_row_tile(int unit) const { return by_groups.remainder(unit) * row_tiles_per_unit; }
+    // Every row tile sees the same keys.
+    FLASHMLA_HD bool even() const { return !causal || rows.s_q == 1; }
 };
+
+// The same with by_groups filled in.
+FLASHMLA_HD WorkShape count_units(WorkShape w) {
+    w.by_groups = core::make_divisor(core::ceil_div(w.rows.tiles, w.row_tiles_per_unit));
+    return w;
+}
 
 // Tiles that `keys` >= 0 keys fill; unsigned, so that lengths up to 2^31 - 1 do not overflow.
 FLASHMLA_HD int key_tiles(int keys) {
     return static_cast<int>((static_cast<unsigned>(keys) + (kKeyTile - 1)) / kKeyTile);
 }
 
-// Key tiles that any row of the unit's group sees; every row tile of the group runs over all of them.
-FLASHMLA_HD int unit_key_tiles(const WorkShape& w, int len, int unit) {
-    if (!w.causal) return key_tiles(len);
-    const int last_tile = core::min_of(w.first_row_tile(unit) + w.row_tiles_per_unit, w.rows.tiles) - 1;
+// Key tiles that any row of a group of row tiles sees; every row tile of the group runs over all of them.
+FLASHMLA_HD int group_key_tiles(const WorkShape& w, int len, int group) {
+    if (w.even()) return key_tiles(len);
+    const int last_tile = core::min_of((group + 1) * w.row_tiles_per_unit, w.rows.tiles) - 1;
     const int keys = core::visible_keys(len, w.rows.s_q, w.rows.end_token(last_tile) - 1, w.causal);
     return key_tiles(keys);
+}
+
+FLASHMLA_HD int unit_key_tiles(const WorkShape& w, int len, int unit) {
+    return w.even() ? key_tiles(len) : group_key_tiles(w, len, w.by_groups.remainder(unit));
 }
 
 // Places on the line that a unit with `tiles` key tiles takes: one visit, or one a chunk, and the tiles.
@@ -68,9 +88,10 @@ FLASHMLA_HD std::int64_t unit_cost(const WorkShape& w, int tiles) {
 
 // Places on the line that a request takes.
 FLASHMLA_HD std::int64_t request_cost(const WorkShape& w, int len) {
-    if (!w.causal || w.rows.s_q == 1) return w.units() * unit_cost(w, key_tiles(len));
+    if (w.even()) return w.units() * unit_cost(w, key_tiles(len));
     std::int64_t cost = 0;
-    for (int group = 0; group < w.groups(); ++group) cost += unit_cost(w, unit_key_tiles(w, len, group));
+    FLASHMLA_ROLLED
+    for (int group = 0; group < w.groups(); ++group) cost += unit_cost(w, group_key_tiles(w, len, group));
     return cost * w.h_kv;
 }
 
@@ -102,12 +123,13 @@ FLASHMLA_HD bool before(const Cut& a, const Cut& b) {
 // The cut at `offset` places into a request, 0 <= offset < request_cost.
 FLASHMLA_HD Cut cut_in_request(const WorkShape& w, int len, int request, std::int64_t offset) {
     int unit = 0;
-    if (!w.causal || w.rows.s_q == 1) {
+    if (w.even()) {
         const std::int64_t cost = unit_cost(w, key_tiles(len));
         unit = static_cast<int>(core::quotient(offset, cost));
         offset -= unit * cost;
     } else {
         std::int64_t cost = unit_cost(w, unit_key_tiles(w, len, unit));
+        FLASHMLA_ROLLED
         while (offset >= cost) {
             offset -= cost;
             cost = unit_cost(w, unit_key_tiles(w, len, ++unit));
@@ -120,23 +142,82 @@ FLASHMLA_HD Cut cut_in_request(const WorkShape& w, int len, int request, std::in
     return {request, unit, static_cast<int>(core::max_of<std::int64_t>(0, offset - w.visit_cost))};
 }
 
-// Units a worker when none is split, or 0 where splitting pays: when whole units, in line order, would take longer by
-// more than kSplitGain key tiles, which is about what the extra visits and the merge of splits cost. `longest` is the
-// largest number of key tiles of any unit.
-FLASHMLA_HD int whole_units_per_worker(const WorkShape& w, std::int64_t line_length, int longest, int workers) {
+// What a launch knows before it knows lengths.
+struct FixedShares {
+    std::int64_t units_each = 0;  // units a worker when none is split; 0: units are never left whole
+    core::Divisor workers_each;   // workers a unit when each has equally many to itself; 1: there are not enough
+};
+
+FLASHMLA_HD FixedShares fixed_shares(const WorkShape& w, int workers) {
+    FixedShares shares;
     const std::int64_t units = static_cast<std::int64_t>(w.b) * w.units();
-    if (w.chunk_tiles > 0 || units == 0) return 0;
-    const std::int64_t each = core::quotient(units + workers - 1, workers);
-    const bool whole = each * (w.visit_cost + longest) <= worker_share(w, line_length, workers) + kSplitGain;
-    return whole ? static_cast<int>(each) : 0;
+    if (w.chunk_tiles > 0 || units == 0) return shares;
+    shares.units_each = core::quotient(units + workers - 1, workers);
+    if (2 * units <= workers)
+        shares.workers_each = core::make_divisor(static_cast<int>(core::quotient(workers, units)));
+    return shares;
+}
+
+// Whether `cost` is at most worker_share.
+FLASHMLA_HD bool within_share(const WorkShape& w, std::int64_t cost, std::int64_t line_length, int workers) {
+    return cost <= 1 || line_length - w.visit_cost > (cost - 1) * workers;
+}
+
+// Key tiles of each piece of such a unit but the last, which may have fewer: equal shares, so that the merge has no
+// more pieces than the longest one makes necessary. A merge takes longer by the piece: more than kOwnPieces only pay
+// for units of many tiles.
+FLASHMLA_HD int own_piece_tiles(const FixedShares& shares, int tiles) {
+    const int most =
+        core::min_of(shares.workers_each.value, core::max_of(kOwnPieces, core::ceil_div(tiles, kOwnPieceTiles)));
+    return core::max_of(1, core::ceil_div(tiles, most));
+}
+
+// Whether no unit is split: when whole units, in line order, are done before any split ones. `longest` is the largest
+// number of key tiles of any unit.
+FLASHMLA_HD bool whole_units_do(const WorkShape& w, const FixedShares& shares, std::int64_t line_length, int longest,
+                                int workers) {
+    if (shares.units_each == 0) return false;
+    const std::int64_t cost = shares.units_each * (w.visit_cost + longest);
+    const bool own = shares.workers_each.value > 1;
+    if (own && cost > w.visit_cost + own_piece_tiles(shares, longest) + kOwnMerge) return false;
+    return within_share(w, cost - kBalancedMerge, line_length, workers);
 }
 
 // Where worker w starts when nothing is split.
-FLASHMLA_HD Cut whole_unit_cut(const WorkShape& w, int units_per_worker, int worker) {
-    const std::int64_t unit = static_cast<std::int64_t>(units_per_worker) * worker;
+FLASHMLA_HD Cut whole_unit_cut(const WorkShape& w, const FixedShares& shares, int worker) {
+    const std::int64_t unit = shares.units_each * worker;
     const std::int64_t request = core::quotient(unit, w.units());
     if (request >= w.b) return {w.b, 0, 0};
     return {static_cast<int>(request), static_cast<int>(unit - request * w.units()), 0};
+}
+
+// Whether units have workers of their own, where they are not left whole: when that is done before equal shares.
+FLASHMLA_HD bool own_workers_do(const WorkShape& w, const FixedShares& shares, std::int64_t line_length, int longest,
+                                int workers) {
+    const std::int64_t cost = w.visit_cost + own_piece_tiles(shares, longest) + kOwnMerge;
+    return shares.workers_each.value > 1 && within_share(w, cost - kBalancedMerge, line_length, workers);
+}
+
+// The unit of a worker when units have workers of their own.
+struct OwnUnit {
+    int request = 0;  // b or more: there is none
+    int unit = 0;
+    int place = 0;  // of the worker among the unit's
+};
+
+FLASHMLA_HD OwnUnit own_unit(const WorkShape& w, const FixedShares& shares, int worker) {
+    const int unit = shares.workers_each.quotient(worker);
+    const int request = w.units() == 1 ? unit : unit / w.units();
+    return {request, unit - request * w.units(), shares.workers_each.remainder(worker)};
+}
+
+// Where that worker starts, with `tiles` key tiles in its unit; one without a share starts where the unit ends.
+FLASHMLA_HD Cut own_unit_cut(const WorkShape& w, const OwnUnit& own, int tiles, int piece_tiles) {
+    if (own.request >= w.b) return {w.b, 0, 0};
+    const std::int64_t begin = static_cast<std::int64_t>(own.place) * piece_tiles;
+    if (own.place == 0 || begin < tiles) return {own.request, own.unit, static_cast<int>(begin)};
+    if (own.unit + 1 < w.units()) return {own.request, own.unit + 1, 0};
+    return {own.request + 1, 0, 0};
 }
 
 // The workers that share a unit (balanced schedule): `count` of them from `first`, one piece each.

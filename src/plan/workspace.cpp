@@ -56,14 +56,10 @@ Result<WorkspaceLayout> gpu_layout(const DecodePlan& plan) {
             std::to_string(kInvariantChunk * kKeyTile) + " tokens); split the batch or narrow the block table");
     }
     const std::int64_t rows = std::int64_t{plan.row_tiles_per_worker} * sm90_dense::kRowTile;
-    constexpr std::int64_t kFloat = sizeof(float);
-    constexpr std::int64_t kHalf = 2;   // bytes of an fp16 value
-    constexpr std::int64_t kSides = 2;  // column halves, each with an exponent a row
+    constexpr std::int64_t kRowRecord = 16;  // bytes: combine::PartialRow
+    constexpr std::int64_t kHalf = 2;        // bytes of an fp16 value
     LayoutBuilder builder;
-    const std::int64_t signallers = plan.options.batch_invariant ? 0 : plan.num_workers;
-    builder.add("signals", signallers * plan.row_tiles_per_worker * kSides * kFloat);
-    builder.add("partial_lse", core::checked_product({*slots, rows, kFloat}));
-    builder.add("partial_exponent", core::checked_product({*slots, kSides, rows, kFloat}));
+    builder.add("partial_rows", core::checked_product({*slots, rows, kRowRecord}));
     builder.add("partial_out", core::checked_product({*slots, rows, plan.shape.d_v, kHalf}));
     return std::move(builder).finish();
 }
@@ -96,14 +92,16 @@ WorkShape make_work_shape(const DecodePlan& plan) {
     // The CPU kernel always works in fixed chunks: its bits never depend on the batch.
     const bool fixed_chunks = plan.options.batch_invariant || cpu;
     const DecodeShape& shape = plan.shape;
-    return {.rows = core::make_row_tiling(static_cast<int>(shape.h_q / shape.h_kv), static_cast<int>(shape.s_q),
-                                          cpu ? backends::cpu::kRowTile : sm90_dense::kRowTile),
-            .b = static_cast<int>(shape.b),
-            .h_kv = static_cast<int>(shape.h_kv),
-            .row_tiles_per_unit = plan.row_tiles_per_worker,
-            .visit_cost = sm90_dense::kVisitCost,
-            .chunk_tiles = fixed_chunks ? kInvariantChunk : 0,
-            .causal = shape.causal};
+    return count_units(
+        {.rows = core::make_row_tiling(static_cast<int>(shape.h_q / shape.h_kv), static_cast<int>(shape.s_q),
+                                       cpu ? backends::cpu::kRowTile : sm90_dense::kRowTile),
+         .b = static_cast<int>(shape.b),
+         .h_kv = static_cast<int>(shape.h_kv),
+         .row_tiles_per_unit = plan.row_tiles_per_worker,
+         .visit_cost = sm90_dense::kVisitCost,
+         .chunk_tiles = fixed_chunks ? kInvariantChunk : 0,
+         .causal = shape.causal,
+         .by_groups = {}});
 }
 
 int max_chunks(const DecodeShape& shape) {
@@ -115,10 +113,8 @@ GpuWorkspace gpu_workspace(const DecodePlan& plan) {
     const Result<WorkspaceLayout> layout = gpu_layout(plan);
     if (!layout.ok()) return out;  // plan_decode refuses such shapes
     const std::vector<Region>& regions = layout.value().regions;
-    out.signals_offset = regions[0].offset;
-    out.partial_lse_offset = regions[1].offset;
-    out.partial_exponent_offset = regions[2].offset;
-    out.partial_out_offset = regions[3].offset;
+    out.partial_rows_offset = regions[0].offset;
+    out.partial_out_offset = regions[1].offset;
     out.total = layout.value().total;
     out.slots = *gpu_slots(plan);
     out.max_chunks = plan.options.batch_invariant ? max_chunks(plan.shape) : 0;

@@ -36,10 +36,8 @@ int max_chunks(const DecodeShape& shape);
 // What the CUDA kernels need of the layout. Partial results of a slot: row_tiles_per_worker tiles of kRowTile rows,
 // fp16 with an exponent a row and column half.
 struct GpuWorkspace {
-    std::size_t signals_offset = 0;           // num_workers x row_tiles_per_worker x 2 words; balanced only
-    std::size_t partial_lse_offset = 0;       // slots x row_tiles_per_worker x kRowTile floats, base 2
-    std::size_t partial_exponent_offset = 0;  // slots x row_tiles_per_worker x 2 x kRowTile floats
-    std::size_t partial_out_offset = 0;       // slots x row_tiles_per_worker x kRowTile x d_v halves
+    std::size_t partial_rows_offset = 0;  // slots x row_tiles_per_worker x kRowTile records of 16 bytes
+    std::size_t partial_out_offset = 0;   // slots x row_tiles_per_worker x kRowTile x d_v halves
     std::size_t total = 0;
     std::int64_t slots = 0;
     int max_chunks = 0;  // chunks a unit in batch-invariant mode; 0 in the balanced schedule

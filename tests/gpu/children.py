@@ -75,15 +75,18 @@ def overhead(out, limit=60):
     return len(records), failures, {"records": records}
 
 
-def sanitizer(device, limit=120):
+def sanitizer(device, racecheck=None, limit=120):
+    """memcheck on the packages under test, racecheck on a build in which every lane arrives at barriers (src/gpu/barrier.cuh): it takes
+    a barrier to order the accesses of the arriving thread alone, and finds races where one lane arrives for its warp."""
     tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
     if tool is None:
         return 0, ["compute-sanitizer is not on PATH"], {}
     passed, failures, facts = 0, [], {}
-    for name in ("memcheck", "racecheck"):
+    for name in ("memcheck", "racecheck") if racecheck else ("memcheck",):
         status, output = call(
-            [tool, "--tool", name, "--error-exitcode", "9", "--target-processes", "all", sys.executable, HERE / "smoke.py", device], limit
-        )
+            [tool, "--tool", name, "--error-exitcode", "9", "--target-processes", "all", sys.executable, HERE / "smoke.py", device], limit,
+            env={"PYTHONPATH": str(pathlib.Path(racecheck).resolve())} if name == "racecheck" else None,
+        )  # fmt: skip
         facts[name] = output[-1500:]
         print(output[-1500:], flush=True)
         if status == 0 and "smoke: all calls" in output:

@@ -31,6 +31,7 @@ def options():
     parser.add_argument("--small", action="store_true", help="small sizes; implied by --device cpu")
     parser.add_argument("--trace", help="CSV with arrival_ms,input_tokens,output_tokens to make batches of (bench)")
     parser.add_argument("--sanitizer", action="store_true", help="also run smoke.py under compute-sanitizer")
+    parser.add_argument("--racecheck", metavar="DIR", help="with --sanitizer: the build of RACECHECK=1 scripts/make_gpu_bundle")
     parser.add_argument("--faults", metavar="DIR", help="also demand that the builds in DIR/fault<n> fail")
     parser.add_argument("--section", choices=IN_OWN_PROCESS, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -106,7 +107,7 @@ def main():
             sections[name] = as_record(getattr(children, name), out)
     if args.sanitizer:
         print("== sanitizer", flush=True)
-        sections["sanitizer"] = as_record(children.sanitizer, args.device)
+        sections["sanitizer"] = as_record(children.sanitizer, args.device, args.racecheck)
     if args.faults:
         print("== planted faults", flush=True)
         sections["faults"] = as_record(children.faults, args.faults, args.device, out)

@@ -21,7 +21,7 @@ Picture picture(const std::vector<int>& key_tiles) {
     PlanOptions options;
     options.num_workers = 4;
     const DecodePlan plan =
-        plan_decode({.b = 4, .h_q = 128, .max_pages = 24}, named_device("h200").value(), options).value();
+        plan_decode({.b = 4, .h_q = 128, .max_pages = 48}, named_device("h200").value(), options).value();
     const ScheduleExplanation out = explain_schedule(plan, lengths).value();
     Picture seen;
     seen.cost_bound = out.cost_bound;
@@ -35,18 +35,18 @@ Picture picture(const std::vector<int>& key_tiles) {
 }
 
 TEST(DocumentedPicture, LineIsCutIntoShares) {
-    const Picture seen = picture({24, 6, 0, 14});
-    EXPECT_EQ(seen.costs, (std::vector<std::int64_t>{15, 13, 15, 13}));
+    const Picture seen = picture({48, 12, 0, 28});
+    EXPECT_EQ(seen.costs, (std::vector<std::int64_t>{26, 26, 24, 24}));
     EXPECT_EQ(seen.pieces,
-              (std::vector<std::vector<int>>{{0, 0, 13}, {0, 13, 24}, {1, 0, 6}, {2, 0, 0}, {3, 0, 3}, {3, 3, 14}}));
-    EXPECT_EQ(seen.cost_bound, 13 + 8);
+              (std::vector<std::vector<int>>{{0, 0, 24}, {0, 24, 48}, {1, 0, 12}, {2, 0, 0}, {3, 0, 6}, {3, 6, 28}}));
+    EXPECT_EQ(seen.cost_bound, 24 + 14);
 }
 
-TEST(DocumentedPicture, UnitsHalfAsLongStayWhole) {
+TEST(DocumentedPicture, ShorterUnitsStayWhole) {
     const Picture seen = picture({12, 3, 0, 7});
     EXPECT_EQ(seen.costs, (std::vector<std::int64_t>{14, 5, 2, 9}));
     EXPECT_EQ(seen.pieces, (std::vector<std::vector<int>>{{0, 0, 12}, {1, 0, 3}, {2, 0, 0}, {3, 0, 7}}));
-    EXPECT_EQ(seen.cost_bound, 7 + 8);
+    EXPECT_EQ(seen.cost_bound, 7 + 14);
 }
 
 }  // namespace

@@ -19,10 +19,12 @@ DecodePlan h200_plan(std::int64_t b, std::int64_t max_pages, bool batch_invarian
 }
 
 TEST(ExplainSchedule, OneLongRequestIsSharedEvenly) {
-    const std::vector<std::int32_t> lengths{66 * 64 * 3};
-    const ScheduleExplanation out = explain_schedule(h200_plan(1, 66 * 3), lengths).value();
+    const std::vector<std::int32_t> lengths{64 * 64 * 3};
+    const ScheduleExplanation out = explain_schedule(h200_plan(1, 64 * 3), lengths).value();
     ASSERT_EQ(out.workers.size(), 66u);
-    for (std::size_t w = 0; w < out.workers.size(); ++w) {
+    EXPECT_TRUE(out.workers[64].pieces.empty());
+    EXPECT_TRUE(out.workers[65].pieces.empty());
+    for (std::size_t w = 0; w < 64; ++w) {
         ASSERT_EQ(out.workers[w].pieces.size(), 1u);
         const SchedulePiece& piece = out.workers[w].pieces[0];
         EXPECT_EQ(piece.key_tile_begin, static_cast<int>(3 * w));
@@ -32,7 +34,7 @@ TEST(ExplainSchedule, OneLongRequestIsSharedEvenly) {
         EXPECT_EQ(out.workers[w].cost, 5);
     }
     EXPECT_EQ(out.max_cost, 5);
-    EXPECT_EQ(out.partial_pieces, 66);
+    EXPECT_EQ(out.partial_pieces, 64);
     EXPECT_LE(out.max_cost, out.cost_bound);
 }
 
@@ -97,9 +99,9 @@ TEST(PredictDecode, CountsBytesAndFlops) {
 }
 
 TEST(PredictDecode, PartialResultsAreWrittenAndRead) {
-    const std::vector<std::int32_t> lengths{66 * 64};
-    const Prediction out = predict_decode(h200_plan(1, 66), lengths).value();
-    EXPECT_EQ(out.partial_bytes, 66.0 * 128 * (512 * 2 + 3 * 4) * 2);
+    const std::vector<std::int32_t> lengths{64 * 64};
+    const Prediction out = predict_decode(h200_plan(1, 64), lengths).value();
+    EXPECT_EQ(out.partial_bytes, 64.0 * 128 * (512 * 2 + 16) * 2);
 }
 
 }  // namespace

@@ -23,13 +23,14 @@ struct ScheduleCase {
     std::vector<int> lengths;
 
     plan::WorkShape shape() const {
-        return {.rows = core::make_row_tiling(heads, s_q, 64),
-                .b = static_cast<int>(lengths.size()),
-                .h_kv = h_kv,
-                .row_tiles_per_unit = row_tiles_per_unit,
-                .visit_cost = visit_cost,
-                .chunk_tiles = chunk_tiles,
-                .causal = causal};
+        return plan::count_units({.rows = core::make_row_tiling(heads, s_q, 64),
+                                  .b = static_cast<int>(lengths.size()),
+                                  .h_kv = h_kv,
+                                  .row_tiles_per_unit = row_tiles_per_unit,
+                                  .visit_cost = visit_cost,
+                                  .chunk_tiles = chunk_tiles,
+                                  .causal = causal,
+                                  .by_groups = {}});
     }
 };
 
@@ -96,18 +97,40 @@ public:
     }
 
     // Units a worker when none is split, the same number for all but the last ones: as few as reach. Taken when that
-    // many units of the longest kind take at most 8 key tiles more than a share; 0 when not taken.
+    // many units of the longest kind take at most 14 key tiles more than a share, and at most 7 more than units with
+    // workers of their own where that is possible; 0 when not taken.
     std::int64_t whole_units_each() const {
         const auto units_in_all = static_cast<std::int64_t>(starts_.size());
         if (case_.chunk_tiles > 0 || units_in_all == 0) return 0;
         std::int64_t each = units_in_all / case_.workers;
         while (each * case_.workers < units_in_all) ++each;
-        return each * (case_.visit_cost + longest_unit_) <= share() + kWorthSplitting ? each : 0;
+        const std::int64_t cost = each * (case_.visit_cost + longest_unit_);
+        if (workers_a_unit() >= 2 && cost > own_workers_cost() + kOwnMerge) return 0;
+        return cost <= share() + kBalancedMerge ? each : 0;
+    }
+    int workers_a_unit() const { return starts_.empty() ? 0 : static_cast<int>(case_.workers / starts_.size()); }
+    // Pieces of a unit with workers of its own are equal but for the last one, and as long as the largest allowed
+    // number of them makes necessary: 64, or as many as have 8 key tiles each.
+    int own_piece(int tiles) const {
+        int most = 64;
+        while (most * 8 < tiles) ++most;
+        most = std::min(most, workers_a_unit());
+        int piece = 1;
+        while (static_cast<std::int64_t>(piece) * most < tiles) ++piece;
+        return piece;
+    }
+    std::int64_t own_workers_cost() const { return case_.visit_cost + own_piece(longest_unit_); }
+    // Workers that every unit has to itself, where there are at least two: taken when units are split, and the longest
+    // unit in as many parts takes at most 7 key tiles more than a share; 0 when not taken.
+    int own_workers_each() const {
+        if (case_.chunk_tiles > 0 || workers_a_unit() < 2 || whole_units_each() > 0) return 0;
+        return own_workers_cost() <= share() + kBalancedMerge - kOwnMerge ? workers_a_unit() : 0;
     }
     // What no worker costs more than.
     std::int64_t bound() const {
         if (case_.chunk_tiles > 0) return share() + case_.visit_cost + case_.chunk_tiles - 1;
-        return share() + (whole_units_each() > 0 ? kWorthSplitting : case_.visit_cost);
+        if (own_workers_each() > 0) return share() + kBalancedMerge - kOwnMerge;
+        return share() + (whole_units_each() > 0 ? kBalancedMerge : case_.visit_cost);
     }
 
     // Worker w of P starts at 0 or visit_cost + w * T, T = max(1, ceil((L - visit_cost) / P)).
@@ -126,11 +149,23 @@ public:
             if (unit >= static_cast<std::int64_t>(starts_.size())) return cut_at(length_);
             return {static_cast<int>(unit / units()), static_cast<int>(unit % units()), 0};
         }
+        if (const int each = own_workers_each(); each > 0) {
+            const int unit = worker / each;
+            if (unit >= static_cast<int>(starts_.size())) return cut_at(length_);
+            const int tiles = this->tiles(unit / units(), unit % units());
+            const int part = own_piece(tiles);
+            const int place = worker % each;
+            if (place == 0 || place * part < tiles) return {unit / units(), unit % units(), place * part};
+            const int next = unit + 1;
+            if (next >= static_cast<int>(starts_.size())) return cut_at(length_);
+            return {next / units(), next % units(), 0};
+        }
         return cut_at(worker == 0 ? 0 : case_.visit_cost + share() * worker);
     }
 
 private:
-    static constexpr std::int64_t kWorthSplitting = 8;  // key tiles
+    static constexpr std::int64_t kOwnMerge = 7;        // key tiles
+    static constexpr std::int64_t kBalancedMerge = 14;  // key tiles
 
     void append_unit(int request, int unit) {
         starts_.push_back(length_);

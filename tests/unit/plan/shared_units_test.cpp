@@ -33,6 +33,11 @@ std::map<Unit, std::vector<Part>> split_units(const ScheduleCase& c, const std::
     return parts;
 }
 
+// Pieces of a unit with workers of its own.
+int parts_of(const plan::FixedShares& shares, int tiles) {
+    return core::ceil_div(std::max(1, tiles), plan::own_piece_tiles(shares, tiles));
+}
+
 // The first property that fails, or "". `shared` counts units of two parts and of more.
 std::string check(const ScheduleCase& c, int (&shared)[2]) {
     const plan::WorkShape w = c.shape();
@@ -41,11 +46,17 @@ std::string check(const ScheduleCase& c, int (&shared)[2]) {
     const auto units = split_units(c, cuts);
     if (!units.empty() && model.whole_units_each() > 0) return "a split where units stay whole";
 
+    const plan::FixedShares shares = plan::fixed_shares(w, c.workers);
+    const bool own = model.own_workers_each() > 0;
+    if (own && shares.workers_each.value != model.own_workers_each()) return "workers of a unit";
     for (const auto& [unit, parts] : units) {
         const auto [request, index] = unit;
         const std::string name = "request " + std::to_string(request) + " unit " + std::to_string(index) + ": ";
         const plan::UnitWorkers found =
-            plan::workers_of_unit(model.share(), model.start(request, index), model.tiles(request, index), c.workers);
+            own ? plan::UnitWorkers{parts[0].worker - plan::own_unit(w, shares, parts[0].worker).place,
+                                    parts_of(shares, model.tiles(request, index))}
+                : plan::workers_of_unit(model.share(), model.start(request, index), model.tiles(request, index),
+                                        c.workers);
         if (found.first != parts[0].worker) return name + "first worker";
         if (found.count != static_cast<int>(parts.size()) || found.count < 2) return name + "number of workers";
         if (parts[0].slot != plan::left_slot(found.first)) return name + "slot of the first part";
@@ -57,10 +68,17 @@ std::string check(const ScheduleCase& c, int (&shared)[2]) {
         ++shared[found.count > 2];
     }
 
-    // A worker learns of the unit at its first cut and of the one at its last cut; the latter is a second one only if
-    // the worker is the first of those that share it.
+    // Where units have workers of their own, a worker knows its unit. Otherwise it learns of the unit at its first cut
+    // and of the one at its last cut; the latter is a second one only if the worker is the first of those that share
+    // it.
     std::map<Unit, std::set<int>> sharers;
-    for (int worker = 0; worker < c.workers; ++worker) {
+    for (int worker = 0; own && worker < c.workers; ++worker) {
+        const plan::OwnUnit mine = plan::own_unit(w, shares, worker);
+        if (mine.request >= w.b) continue;
+        const int pieces = parts_of(shares, model.tiles(mine.request, mine.unit));
+        if (mine.place < pieces && pieces > 1) sharers[{mine.request, mine.unit}].insert(worker);
+    }
+    for (int worker = 0; !own && worker < c.workers; ++worker) {
         for (int side = 0; side < 2; ++side) {
             const plan::Cut& cut = cuts[static_cast<std::size_t>(worker + side)];
             if (cut.tile == 0) continue;
@@ -93,6 +111,26 @@ TEST(SharedUnits, EveryWorkerFindsItsPartners) {
     }
     EXPECT_GT(shared[0], 10'000);
     EXPECT_GT(shared[1], 10'000);
+}
+
+TEST(SharedUnits, UnitsWithWorkersOfTheirOwn) {
+    int own = 0;
+    int ragged = 0;
+    for (int i = 0; i < 4'000; ++i) {
+        CaseMaker maker(static_cast<std::uint64_t>(i) + 1);
+        const int longest = maker.between(1, 400) * 64;
+        ScheduleCase c{.heads = 128, .row_tiles_per_unit = 2, .workers = maker.between(4, 132), .lengths = {}};
+        for (int request = maker.between(1, 8); request > 0; --request) {
+            c.lengths.push_back(longest - maker.between(0, longest / 8));
+        }
+        int shared[2] = {0, 0};
+        ASSERT_EQ(check(c, shared), "") << "seed " << i + 1;
+        const bool taken = LineModel(c).own_workers_each() > 0;
+        own += taken;
+        ragged += taken && c.lengths.size() > 1;
+    }
+    EXPECT_GT(own, 1'000);
+    EXPECT_GT(ragged, 500);
 }
 
 TEST(SharedUnits, OneRequestIsSharedByAllWorkers) {

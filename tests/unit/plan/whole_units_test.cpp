@@ -18,7 +18,9 @@ int units_per_worker(const ScheduleCase& c) {
     int longest = 0;
     for (int len : c.lengths) longest = std::max(longest, plan::key_tiles(len));
     const plan::WorkShape w = c.shape();
-    return plan::whole_units_per_worker(w, plan::line_length(w, c.lengths), longest, c.workers);
+    const plan::FixedShares shares = plan::fixed_shares(w, c.workers);
+    const bool whole = plan::whole_units_do(w, shares, plan::line_length(w, c.lengths), longest, c.workers);
+    return whole ? static_cast<int>(shares.units_each) : 0;
 }
 
 // Whole units of a worker, from the cuts. -1 when it starts or ends inside a unit.
@@ -49,23 +51,27 @@ TEST(WholeUnits, TheLastWorkersHaveLessOrNothing) {
 }
 
 TEST(WholeUnits, ChosenUpToTheGainAndNotAbove) {
-    // One unit of n key tiles on two workers: a share is ceil(n / 2), whole it costs n + 2.
-    static_assert(plan::kSplitGain == 8);
+    // One unit of n key tiles: whole it costs n + 2, on two workers of its own ceil(n / 2) + 2 and a merge.
+    static_assert(plan::kOwnMerge == 7);
     for (int n = 0; n <= 40; ++n) {
-        const int share = std::max(1, (n + 1) / 2);
-        EXPECT_EQ(units_per_worker(equal_requests(1, n, 2)), n + 2 <= share + 8 ? 1 : 0) << n << " key tiles";
+        EXPECT_EQ(units_per_worker(equal_requests(1, n, 2)), n <= (n + 1) / 2 + 7 ? 1 : 0) << n << " key tiles";
     }
-    EXPECT_EQ(units_per_worker(equal_requests(1, 12, 2)), 1);
-    EXPECT_EQ(units_per_worker(equal_requests(1, 13, 2)), 1);
-    EXPECT_EQ(units_per_worker(equal_requests(1, 14, 2)), 0);
+    EXPECT_EQ(units_per_worker(equal_requests(1, 15, 2)), 1);
+    EXPECT_EQ(units_per_worker(equal_requests(1, 16, 2)), 0);
+    // Two units on three workers: none has a worker more, a share is ceil((2 * (n + 2) - 2) / 3).
+    static_assert(plan::kBalancedMerge == 14);
+    for (int n = 0; n <= 80; ++n) {
+        const int share = (2 * (n + 2) - 2 + 2) / 3;
+        EXPECT_EQ(units_per_worker(equal_requests(2, n, 3)), n + 2 <= share + 14 ? 1 : 0) << n << " key tiles";
+    }
 }
 
 TEST(WholeUnits, TheLongestUnitDecides) {
     ScheduleCase c = equal_requests(8, 40, 8);
     EXPECT_EQ(units_per_worker(c), 1);
-    c.lengths[3] += 7 * 64;
+    c.lengths[3] += 13 * 64;
     EXPECT_EQ(units_per_worker(c), 1);
-    c.lengths[3] += 7 * 64;
+    c.lengths[3] += 4 * 64;
     EXPECT_EQ(units_per_worker(c), 0);
 }
 
@@ -81,7 +87,7 @@ TEST(WholeUnits, NoRequests) {
     const ScheduleCase c = equal_requests(0, 0, 66);
     EXPECT_EQ(units_per_worker(c), 0);
     for (int worker = 0; worker <= 66; ++worker) {
-        const plan::Cut cut = plan::whole_unit_cut(c.shape(), 1, worker);
+        const plan::Cut cut = plan::whole_unit_cut(c.shape(), {.units_each = 1, .workers_each = {}}, worker);
         EXPECT_EQ(cut.request, 0);
         EXPECT_EQ(cut.unit, 0);
         EXPECT_EQ(cut.tile, 0);
@@ -101,7 +107,7 @@ TEST(WholeUnits, CutsCountUnitsThroughTheBatch) {
                 const std::int64_t units = std::int64_t{b} * w.units();
                 const std::int64_t each = (units + workers - 1) / workers;
                 for (int worker = 0; worker <= workers; ++worker) {
-                    const plan::Cut cut = plan::whole_unit_cut(w, static_cast<int>(each), worker);
+                    const plan::Cut cut = plan::whole_unit_cut(w, {.units_each = each, .workers_each = {}}, worker);
                     ASSERT_EQ(std::int64_t{cut.request} * w.units() + cut.unit, std::min(units, each * worker));
                     ASSERT_LT(cut.unit, w.units());
                     ASSERT_EQ(cut.tile, 0);

@@ -33,10 +33,8 @@ TEST(Workspace, BalancedScheduleHasTwoSlotsAWorker) {
     const plan::GpuWorkspace workspace = plan::gpu_workspace(plan);
     EXPECT_EQ(workspace.slots, 132);
     EXPECT_EQ(workspace.max_chunks, 0);
-    EXPECT_EQ(workspace.signals_offset, 0u);
-    EXPECT_EQ(workspace.partial_lse_offset, 1280u);  // 66 x 2 x 2 words, rounded up to 256
-    EXPECT_EQ(workspace.partial_exponent_offset, workspace.partial_lse_offset + 132u * 2 * 64 * 4);
-    EXPECT_EQ(workspace.partial_out_offset, workspace.partial_exponent_offset + 132u * 2 * 2 * 64 * 4);
+    EXPECT_EQ(workspace.partial_rows_offset, 0u);
+    EXPECT_EQ(workspace.partial_out_offset, 132u * 2 * 64 * 16);
     EXPECT_EQ(workspace.total, workspace.partial_out_offset + 132ull * 2 * 64 * 512 * 2);
     EXPECT_EQ(plan.workspace_bytes, workspace.total);
     expect_sound(plan);

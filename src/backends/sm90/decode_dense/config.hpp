@@ -26,7 +26,7 @@ inline constexpr int kQueryTailTiles = 3;  // the other three tiles stay in shar
 // idle.
 inline constexpr int kMaxWorkers = 132;
 
-inline constexpr int kSharedBytes = 232448;  // what struct Shared takes, checked there; a Hopper CTA has 232,448
+inline constexpr int kSharedBytes = 231424;  // what struct Shared takes, checked there; a Hopper CTA has 232,448
 inline constexpr int kQueueSlots = 4;        // pieces that the schedule warp may be ahead
 
 // Registers a thread, by setmaxnreg: 512 in all.

@@ -16,7 +16,7 @@ namespace flashmla::backends::sm90::decode_dense {
 
 template <int kCluster>
 __device__ __forceinline__ void init_barriers(Barriers& barriers) {
-    constexpr int kWarps = 4;
+    constexpr int kWarps = 4 * gpu::kWarpArrivals;  // of a warpgroup
     for (int slot = 0; slot < kRingSlots; ++slot) barriers.slot_empty[slot].init(kWarps * kCluster);
     for (int tile = 0; tile < kTileBarriers; ++tile) {
         barriers.head_full[tile].init(1);
@@ -31,8 +31,8 @@ __device__ __forceinline__ void init_barriers(Barriers& barriers) {
         barriers.p_free[buffer].init(2 * kWarps);
     }
     for (int slot = 0; slot < kQueueSlots; ++slot) {
-        barriers.piece_full[slot].init(1);
-        barriers.piece_empty[slot].init(1 + 3 * kWarps);
+        barriers.piece_full[slot].init(gpu::kWarpArrivals);
+        barriers.piece_empty[slot].init(gpu::kWarpArrivals + 3 * kWarps);
     }
     cutlass::arch::fence_barrier_init();
 }
@@ -47,6 +47,16 @@ __device__ __forceinline__ void sync_cluster() {
         cute::cluster_wait();
     }
 }
+
+// Named barriers, beside the two of the values warpgroups.
+inline constexpr int kFirstRole = 3;      // a warpgroup's warps meet between two changes of their number of registers
+inline constexpr int kRegistersFree = 7;  // the first warpgroup has given up registers that the others take
+
+__device__ __forceinline__ void sync_role(int role) { cutlass::arch::NamedBarrier::sync(128, kFirstRole + role); }
+
+// Warps of the first warpgroup; the other two wait for the merge.
+inline constexpr int kScheduleWarp = 1;
+inline constexpr int kProducerWarp = 2;
 
 template <class Variant>
 __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(const __grid_constant__ Params p) {
@@ -64,49 +74,58 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
     const int lane = threadIdx.x % 32;
 
     if (threadIdx.x == 0) init_barriers<kCluster>(shared.barriers);
-    find_cuts(p, shared, worker);
+    if (warp == kScheduleWarp) prefetch_lengths(p, lane);
+    if (warp == kProducerWarp && lane == 0) prefetch_maps(p);
     sync_cluster<kCluster>();
-
-    // Nobody may wait for a signal before everybody has taken back his own of an earlier launch. The grid's barrier is
-    // arrived at here and waited for before the merge, long after; so it costs nothing.
-    const bool merges = p.work.chunk_tiles == 0;
-    cooperative_groups::grid_group grid = cooperative_groups::this_grid();
-    if (merges) {
-        if (threadIdx.x < 2) *signal_of(p, worker, tile_in_unit, threadIdx.x) = 0;
-        const auto token = grid.barrier_arrive();
-        if (threadIdx.x == 0) shared.grid_token = token;  // only the first thread's counts
-    }
 
     const int role = warp / 4;
     if (role == 0) {
+        WorkerRange range{};
+        if (warp == kScheduleWarp) {
+            range = find_range(p, shared, worker, lane);
+            if (lane == 0) shared.splits = range.splits;
+        }
+        __syncwarp();
         cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
-        // Not warp 0: its first thread is still busy with the grid's barrier.
-        if (warp == 1) publish_pieces(p, shared, worker, tile_in_unit, lane);
-        if (warp == 2) Producer<kCluster, Variant::kPrefetch>{p, shared, rank, lane}.run();
-        // Waiting for registers would keep the idle warps polling, at the cost of everybody's issue slots.
-        cutlass::arch::NamedBarrier::sync(128, 3);
+        cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersFree);
+        if (warp == kScheduleWarp) publish_pieces(p, shared, range, worker, tile_in_unit, lane);
+        if (warp == kProducerWarp) Producer<kCluster, Variant::kPrefetch>{p, shared, rank, lane}.run();
+        // Taking registers polls until there are enough, at the cost of everybody's issue slots: so every warp waits
+        // for the moment at a barrier, here and at the start.
+        sync_role(role);
         cutlass::arch::warpgroup_reg_alloc<kMergeRegisters>();
     } else if (role == 1) {
+        cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
         cutlass::arch::warpgroup_reg_alloc<kScoresRegisters>();
         Scores<Element, kCluster, Variant::kHoldValues>{p, shared, warp % 4, lane}.run();
+        sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     } else if (role == 2) {
+        cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
-        Values<Element, kCluster, 0> values{p, shared, tile_in_unit, warp % 4, lane};
-        values.run();
-        values.signal_partials(worker);
+        Values<Element, kCluster, 0>{p, shared, tile_in_unit, warp % 4, lane}.run();
+        sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     } else {
+        cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
-        Values<Element, kCluster, 1> values{p, shared, tile_in_unit, warp % 4, lane};
-        values.run();
-        values.signal_partials(worker);
+        Values<Element, kCluster, 1>{p, shared, tile_in_unit, warp % 4, lane}.run();
+        sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
     }
-    if (merges && shared.entered.count + shared.left.count > 0) {
-        cooperative_groups::grid_group::arrival_token token = shared.grid_token;
-        grid.barrier_wait(static_cast<decltype(token)&&>(token));
-        SliceMerge{p, shared, worker, tile_in_unit, static_cast<int>(threadIdx.x)}.template run<Element>();
+    __syncthreads();
+    if (shared.splits) {
+        // Everybody's partial results are written; workers end at about the same time, so the wait is short.
+        cooperative_groups::grid_group grid = cooperative_groups::this_grid();
+        auto token = grid.barrier_arrive();
+        SliceMerge merge{p, shared, worker, tile_in_unit, static_cast<int>(threadIdx.x)};
+        if (merge.next_unit()) {
+            grid.barrier_wait(static_cast<decltype(token)&&>(token));
+#pragma unroll 1
+            do {
+                merge.template run<Element>();
+            } while (merge.next_unit());
+        }
     }
     // A CTA's barriers must outlive its peer's last arrival on them.
     sync_cluster<kCluster>();

@@ -81,10 +81,12 @@ Status launch(const core::DecodeCall& call) {
     params.work = plan::make_work_shape(plan);
     const core::RowTiling& rows = params.work.rows;
     const RowBox box = row_box(rows);
+    params.shares = plan::fixed_shares(params.work, plan.num_workers);
     params.num_workers = plan.num_workers;
     params.max_chunks = workspace.max_chunks;
     params.box_rows = static_cast<int>(box.heads * box.tokens);
-    params.scale_log2 = static_cast<float>(call.softmax_scale * kLog2E);
+    // Masked scores are set to an infinity whose product with the scale is -inf: a scale of 0 would make NaN of it.
+    params.scale_log2 = call.softmax_scale == 0 ? 0x1p-100f : static_cast<float>(call.softmax_scale * kLog2E);
     params.lengths = call.lengths;
     params.lengths_are_cumulative = call.lengths_are_cumulative;
     params.capacity = core::key_capacity(shape);
@@ -102,9 +104,7 @@ Status launch(const core::DecodeCall& call) {
     params.lse_b = call.strides.lse_b;
     params.lse_head = call.strides.lse_head;
     params.lse_token = call.strides.lse_token;
-    params.signals = reinterpret_cast<unsigned int*>(memory + workspace.signals_offset);
-    params.partial_lse = reinterpret_cast<float*>(memory + workspace.partial_lse_offset);
-    params.partial_exponent = reinterpret_cast<float*>(memory + workspace.partial_exponent_offset);
+    params.partial_rows = reinterpret_cast<combine::PartialRow*>(memory + workspace.partial_rows_offset);
     params.partial_out = memory + workspace.partial_out_offset;
 
     const int cluster = plan.row_tiles_per_worker % 2 == 0 ? 2 : 1;
@@ -147,8 +147,7 @@ Status launch(const core::DecodeCall& call) {
     if (!plan.options.batch_invariant || workspace.slots == 0) return {};
     return combine::launch_merge({.work = params.work,
                                   .max_chunks = params.max_chunks,
-                                  .partial_lse = params.partial_lse,
-                                  .partial_exponent = params.partial_exponent,
+                                  .partial_rows = params.partial_rows,
                                   .partial_out = params.partial_out,
                                   .lengths = params.lengths,
                                   .lengths_are_cumulative = params.lengths_are_cumulative,

@@ -10,6 +10,11 @@ namespace flashmla::backends::sm90::decode_dense {
 
 inline constexpr std::uint64_t kCacheHint = static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL);
 
+__device__ __forceinline__ void prefetch_maps(const Params& p) {
+    cute::prefetch_tma_descriptor(reinterpret_cast<const cute::TmaDescriptor*>(&p.q));
+    cute::prefetch_tma_descriptor(reinterpret_cast<const cute::TmaDescriptor*>(&p.kv));
+}
+
 template <int kCluster, bool kPrefetch>
 struct Producer {
     const Params& p;
@@ -106,11 +111,11 @@ struct Producer {
             const int tile_end = gpu::uniform(piece.tile_end);
             const int kv_head = piece.kv_head;
             if (tile_begin == tile_end) continue;
-            load_query_pairs(piece);
             const std::int32_t* table = p.block_table + piece.request * p.table_stride;
-            int pages = 0;  // of 32 key tiles, one a lane
+            int pages = tile_begin + lane < tile_end ? table[tile_begin + lane] : 0;  // of 32 key tiles, one a lane
+            load_query_pairs(piece);                                                  // while the table is on its way
             for (int tile = tile_begin, index = 0; tile < tile_end; ++tile, index = (index + 1) % 32) {
-                if (index == 0) pages = tile + lane < tile_end ? table[tile + lane] : 0;
+                if (index == 0 && tile > tile_begin) pages = tile + lane < tile_end ? table[tile + lane] : 0;
                 const int page = __shfl_sync(~0u, pages, index);
                 load_pair(0, kv_head, page);
                 load_pair(1, kv_head, page);

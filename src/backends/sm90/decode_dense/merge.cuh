@@ -1,30 +1,30 @@
 // Merge of split units inside the kernel: every worker that has a piece of a unit merges an equal slice of its columns
 // and rows, after all pieces are written. The launch is cooperative, so waiting for other CTAs is safe; workers end
 // their ranges at about the same time, so it is short. Saves the launch and the cold start of a merge kernel.
+//
+// Every launch finds this code cold, and fetching it costs about as much as a merge can take: so loops stay rolled, and
+// partial results come into shared memory by asynchronous copies instead of through unrolled registers.
 #pragma once
 
 #include <cuda_fp16.h>
+
+#include <cute/arch/copy_sm80.hpp>
 
 #include "backends/sm90/decode_dense/params.hpp"
 #include "backends/sm90/decode_dense/results.cuh"
 #include "backends/sm90/decode_dense/shared.cuh"
 #include "combine/partials.hpp"
 #include "core/planted_fault.hpp"
-#include "gpu/signals.cuh"
 
 namespace flashmla::backends::sm90::decode_dense {
 
-inline constexpr int kWeightParts = kThreads / kRowTile;  // threads that share a row's pieces
-inline constexpr int kPiecesInFlight = 8;                 // packets a thread has loads of in flight
-
-// Scratch of the merge, in the ring's memory, which nobody uses any more.
+// Scratch of the merge, in the ring's memory, which nobody uses any more. More than four pieces make slices that touch
+// two groups of rows at most.
 struct MergeScratch {
-    // [piece][column half][row]: first the exponent, then 2^(lse - total + exponent)
-    float weight[kMaxWorkers][2][kRowTile];
-    float lse[kMaxWorkers][kRowTile];
-    float top[kWeightParts][kRowTile];
-    float sum[kWeightParts][kRowTile];
-    float share[kThreads][8];  // merged values of a thread's share of the pieces, on their way to one thread
+    // [piece][row that the slice touches, and one to spread pieces over the banks]; exponents become weights
+    combine::PartialRow rows[kMaxWorkers * (2 * combine::kGroupRows + 1)];
+    // [piece][packet of the slice, and one to spread pieces over the banks]
+    uint4 slices[combine::kPackets + 2 * kMaxWorkers];
 };
 static_assert(sizeof(MergeScratch) <= sizeof(Shared::pairs));
 
@@ -35,68 +35,115 @@ struct SliceMerge {
     int tile_in_unit;
     int thread;
 
-    __device__ __forceinline__ MergeScratch& scratch() { return *reinterpret_cast<MergeScratch*>(shared.pairs[0]); }
+    int sides = 0;  // of shared.entered and shared.left, looked at so far
+    SharedUnit unit{};
+    int begin = 0, size = 0;          // the worker's slice: packets of the row tile
+    int first_group = 0, groups = 0;  // groups of rows it touches
 
-    __device__ __forceinline__ long long tile_of(const SharedUnit& unit, int piece) const {
+    __device__ __forceinline__ MergeScratch& scratch() { return *reinterpret_cast<MergeScratch*>(shared.pairs[0]); }
+    __device__ __forceinline__ combine::PartialRow& row_of(int piece, int row) {
+        return scratch().rows[piece * (groups * combine::kGroupRows + 1) + row];
+    }
+
+    __device__ __forceinline__ long long tile_of(int piece) const {
         if (core::planted(core::PlantedFault::kSplitMergedTwice) && piece > 0) --piece;
         const auto slot =
             piece == 0 ? plan::left_slot(unit.first_worker) : plan::entered_slot(unit.first_worker + piece);
         return static_cast<long long>(slot) * p.work.row_tiles_per_unit + tile_in_unit;
     }
 
-    // Weights of every piece for every row; returns the log-sum-exp of row thread % 64.
-    __device__ __forceinline__ float find_weights(const SharedUnit& unit) {
-        const int row = thread % kRowTile;
-        const int part = thread / kRowTile;
-        float top = -kInfinity;
-#pragma unroll 4  // loads in flight together
-        for (int k = part; k < unit.count; k += kWeightParts) {
-            const long long tile = tile_of(unit, k);
-            const float lse = __ldcg(&p.partial_lse[tile * kRowTile + row]);
-            scratch().weight[k][0][row] = __ldcg(&p.partial_exponent[tile * 2 * kRowTile + row]);
-            scratch().weight[k][1][row] = __ldcg(&p.partial_exponent[(tile * 2 + 1) * kRowTile + row]);
-            scratch().lse[k][row] = lse;
-            top = fmaxf(top, lse);
-        }
-        float sum = 0.0f;
-#pragma unroll 1
-        for (int k = part; k < unit.count; k += kWeightParts) {
-            const float lse = scratch().lse[k][row];
-            sum += lse == -kInfinity ? 0.0f : exp2f(lse - top);
-        }
-        scratch().top[part][row] = top;
-        scratch().sum[part][row] = sum;
-        __syncthreads();
-        float all_top = -kInfinity;
-        for (int i = 0; i < kWeightParts; ++i) all_top = fmaxf(all_top, scratch().top[i][row]);
-        float total = 0.0f;
-        for (int i = 0; i < kWeightParts; ++i) {
-            if (scratch().sum[i][row] != 0.0f) total += scratch().sum[i][row] * exp2f(scratch().top[i][row] - all_top);
-        }
-        const float lse_log2 = total == 0.0f ? -kInfinity : all_top + log2f(total);
-#pragma unroll 1
-        for (int k = part; k < unit.count; k += kWeightParts) {
-            const float lse = scratch().lse[k][row];
-            const float weight = lse == -kInfinity ? 0.0f : exp2f(lse - lse_log2);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                scratch().weight[k][half][row] = weight * exp2f(scratch().weight[k][half][row]);
-            }
-        }
-        __syncthreads();
-        return lse_log2;
+    __device__ __forceinline__ void find_slice() {
+        const int packets = core::ceil_div(p.box_rows, combine::kGroupRows) * combine::kGroupPackets;
+        const int own = worker - unit.first_worker;
+        begin = packets * own / unit.count;
+        size = packets * (own + 1) / unit.count - begin;
+        first_group = begin / combine::kGroupPackets;
+        groups = (begin + size - 1) / combine::kGroupPackets - first_group + 1;
     }
 
-    __device__ __forceinline__ PieceRecord record_of(const SharedUnit& unit) const {
+    // Threads that share a packet's pieces: as many as there is no packet for, a power of two, lanes of one warp.
+    __device__ __forceinline__ int packet_shares() const {
+        int shares = 1;
+        while (shares < 32 && size * shares * 2 <= kThreads) shares *= 2;
+        return shares;
+    }
+
+    // Starts the copies of the row records of every piece: 16 threads a group.
+    __device__ __forceinline__ void copy_rows() {
+        const int row = thread % combine::kGroupRows;
+#pragma unroll 1
+        for (int group = 0; group < groups; ++group) {
+#pragma unroll 1
+            for (int piece = thread / combine::kGroupRows; piece < unit.count;
+                 piece += kThreads / combine::kGroupRows) {
+                const int offset = group * combine::kGroupRows + row;
+                const combine::PartialRow* from =
+                    p.partial_rows + tile_of(piece) * kRowTile + first_group * combine::kGroupRows + offset;
+                cute::SM80_CP_ASYNC_CACHEGLOBAL<combine::PartialRow>::copy(*from, row_of(piece, offset));
+            }
+        }
+        cute::cp_async_fence();
+    }
+
+    // And of the slice of every piece.
+    __device__ __forceinline__ void copy_slices(int shares) {
+        const int span = kThreads / shares;
+        const int first = thread % span;
+#pragma unroll 1
+        for (int piece = thread / span; piece < unit.count; piece += shares) {
+            const uint4* from = static_cast<const uint4*>(p.partial_out) + tile_of(piece) * combine::kPackets + begin;
+            uint4* to = scratch().slices + piece * (size + 1);
+#pragma unroll 2
+            for (int i = first; i < size; i += span) {
+                cute::SM80_CP_ASYNC_CACHEGLOBAL<uint4>::copy(from[i], to[i]);
+            }
+        }
+        cute::cp_async_fence();
+    }
+
+    // Weights of every piece for every row that the slice touches: 8, 16 or 32 neighbouring threads a row. The worker
+    // whose slice has a group's first packet writes the group's log-sum-exps.
+    __device__ __forceinline__ void find_weights(const PieceRecord& record) {
+        const int parts = groups == 1 ? 32 : groups == 2 ? 16 : 8;
+        const int row = thread / parts;
+        const int part = thread % parts;
+        if (row >= groups * combine::kGroupRows) return;  // whole warps
+        const int row_of_tile = first_group * combine::kGroupRows + row;
+        float top = -kInfinity;
+#pragma unroll 1
+        for (int k = part; k < unit.count; k += parts) top = fmaxf(top, row_of(k, row).lse_log2);
+#pragma unroll 1
+        for (int step = 1; step < parts; step *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+        float sum = 0.0f;
+#pragma unroll 1
+        for (int k = part; k < unit.count; k += parts) {
+            const float lse = row_of(k, row).lse_log2;
+            sum += lse == -kInfinity ? 0.0f : exp2f(lse - top);
+        }
+#pragma unroll 1
+        for (int step = 1; step < parts; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
+        const float lse_log2 = sum == 0.0f ? -kInfinity : top + log2f(sum);
+#pragma unroll 1
+        for (int k = part; k < unit.count; k += parts) {
+            combine::PartialRow& piece = row_of(k, row);
+            const float weight = piece.lse_log2 == -kInfinity ? 0.0f : exp2f(piece.lse_log2 - lse_log2);
+            piece.exponent[0] = weight * exp2f(piece.exponent[0]);
+            piece.exponent[1] = weight * exp2f(piece.exponent[1]);
+        }
+        const int group_begin = row_of_tile / combine::kGroupRows * combine::kGroupPackets;
+        if (part == 0 && group_begin >= begin) store_lse(p, record, row_of_tile, lse_log2);
+    }
+
+    __device__ __forceinline__ PieceRecord record_of() const {
         const int row_tile = p.work.first_row_tile(unit.unit) + tile_in_unit;
         return {unit.request, p.work.kv_head(unit.unit), p.work.rows.first_token(row_tile),
                 p.work.rows.first_head(row_tile)};
     }
 
-    __device__ __forceinline__ void add(const SharedUnit& unit, int piece, const combine::Packet& packet,
-                                        const uint4& part, float (&merged)[8]) {
-        const float(&weight)[kRowTile] = scratch().weight[piece][packet.half()];
-        const float w[2] = {weight[packet.row(0)], weight[packet.row(1)]};
+    __device__ __forceinline__ void add(int piece, const combine::Packet& packet, const uint4& part,
+                                        float (&merged)[8]) {
+        const int row = packet.row(0) - first_group * combine::kGroupRows;
+        const float w[2] = {row_of(piece, row).exponent[packet.half()], row_of(piece, row + 8).exponent[packet.half()]};
         const unsigned int words[4] = {part.x, part.y, part.z, part.w};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -113,8 +160,8 @@ struct SliceMerge {
 #pragma unroll
         for (int upper = 0; upper < 2; ++upper) {
             const int r = packet.row(upper);
-            const int token = record.first_token + r / rows.tile_heads;
-            const int head = record.first_head + r % rows.tile_heads;
+            const int token = record.first_token + rows.token_of(r);
+            const int head = record.first_head + rows.head_of(r);
             if (r >= rows.tile_heads * rows.tokens_per_tile || token >= rows.s_q || head >= rows.heads) continue;
             unsigned short* out = static_cast<unsigned short*>(p.out_base) + record.request * p.out_b +
                                   token * p.out_token + (record.kv_head * rows.heads + head) * p.out_head +
@@ -127,103 +174,50 @@ struct SliceMerge {
         }
     }
 
-    __device__ __forceinline__ const uint4* packet_of(const SharedUnit& unit, int piece, int index) const {
-        return static_cast<const uint4*>(p.partial_out) + tile_of(unit, piece) * combine::kPackets + index;
-    }
-
-    // The slice [begin, end) of the row tile's packets when two workers share it: four packets of both at a time.
     template <class Element>
-    __device__ __forceinline__ void merge_two(const SharedUnit& unit, const PieceRecord& record, int begin, int end) {
-        constexpr int kAtOnce = 4;
+    __device__ __forceinline__ void merge_slice(const PieceRecord& record, int shares) {
+        const int share = thread % shares;
 #pragma unroll 1
-        for (int first = begin + thread; first < end; first += kAtOnce * kThreads) {
-            uint4 parts[kAtOnce][2];
-#pragma unroll
-            for (int i = 0; i < kAtOnce; ++i) {
-#pragma unroll
-                for (int k = 0; k < 2; ++k) {
-                    if (first + i * kThreads < end) parts[i][k] = __ldcg(packet_of(unit, k, first + i * kThreads));
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < kAtOnce; ++i) {
-                if (first + i * kThreads >= end) break;
-                const combine::Packet packet(first + i * kThreads);
-                float merged[8] = {};
-#pragma unroll
-                for (int k = 0; k < 2; ++k) add(unit, k, packet, parts[i][k], merged);
-                store<Element>(record, packet, merged);
-            }
-        }
-    }
-
-    // The slice when many share it: `shares` threads a packet take every so many-th piece each, and one adds up their
-    // sums.
-    template <class Element>
-    __device__ __forceinline__ void merge_many(const SharedUnit& unit, const PieceRecord& record, int begin, int end) {
-        int shares = 1;
-        while (shares < 8 && (end - begin) * shares * 2 <= kThreads) shares *= 2;
-        const int packets = kThreads / shares;  // a pass
-        const int share = thread / packets;
-#pragma unroll 1
-        for (int first = begin; first < end; first += packets) {
-            const int index = first + thread % packets;
-            const combine::Packet packet(index);
+        for (int i = thread / shares; i - thread / shares < size; i += kThreads / shares) {
+            const combine::Packet packet(begin + i);
             float merged[8] = {};
-            if (index < end) {
+            if (i < size) {
 #pragma unroll 1
-                for (int base = share; base < unit.count; base += kPiecesInFlight * shares) {
-                    uint4 parts[kPiecesInFlight];
-#pragma unroll
-                    for (int u = 0; u < kPiecesInFlight; ++u) {
-                        if (base + u * shares < unit.count) {
-                            parts[u] = __ldcg(packet_of(unit, base + u * shares, index));
-                        }
-                    }
-#pragma unroll
-                    for (int u = 0; u < kPiecesInFlight; ++u) {
-                        if (base + u * shares < unit.count) add(unit, base + u * shares, packet, parts[u], merged);
-                    }
+                for (int k = share; k < unit.count; k += shares) {
+                    add(k, packet, scratch().slices[k * (size + 1) + i], merged);
                 }
             }
-            if (shares > 1) {
-#pragma unroll
-                for (int i = 0; i < 8; ++i) scratch().share[thread][i] = merged[i];
-                __syncthreads();
 #pragma unroll 1
-                for (int other = 1; share == 0 && other < shares; ++other) {
+            for (int other = 1; other < shares; other *= 2) {
 #pragma unroll
-                    for (int i = 0; i < 8; ++i) merged[i] += scratch().share[thread + other * packets][i];
-                }
+                for (int v = 0; v < 8; ++v) merged[v] += __shfl_xor_sync(~0u, merged[v], other);
             }
-            if (share == 0 && index < end) store<Element>(record, packet, merged);
+            if (share == 0 && i < size) store<Element>(record, packet, merged);
         }
+    }
+
+    // The next unit that the worker shares; false when there is none.
+    __device__ __forceinline__ bool next_unit() {
+        unit.count = 0;
+        while (unit.count == 0 && sides < 2) unit = sides++ == 0 ? shared.entered : shared.left;
+        if (unit.count == 0) return false;
+        find_slice();
+        return true;
     }
 
     template <class Element>
     __device__ __forceinline__ void run() {
-        __syncthreads();  // the ring's last reader is done with it
-#pragma unroll 1
-        for (int side = 0; side < 2; ++side) {
-            const SharedUnit unit = side == 0 ? shared.entered : shared.left;
-            if (unit.count == 0) continue;
-            for (int i = thread; i < 2 * unit.count; i += kThreads) {
-                gpu::await_signal(signal_of(p, unit.first_worker + i / 2, tile_in_unit, i % 2));
-            }
-            __syncthreads();
-            const float lse_log2 = find_weights(unit);
-            const PieceRecord record = record_of(unit);
-            if (worker == unit.first_worker && thread < kRowTile) store_lse(p, record, thread, lse_log2);
-            const int own = worker - unit.first_worker;
-            const int begin = combine::kPackets * own / unit.count;
-            const int end = combine::kPackets * (own + 1) / unit.count;
-            if (unit.count == 2) {
-                merge_two<Element>(unit, record, begin, end);
-            } else {
-                merge_many<Element>(unit, record, begin, end);
-            }
-            __syncthreads();  // the scratch is free again
-        }
+        copy_rows();
+        const int shares = packet_shares();
+        copy_slices(shares);
+        const PieceRecord record = record_of();
+        cute::cp_async_wait<1>();
+        __syncthreads();
+        find_weights(record);
+        cute::cp_async_wait<0>();
+        __syncthreads();
+        merge_slice<Element>(record, shares);
+        __syncthreads();  // the scratch is free again
     }
 };
 

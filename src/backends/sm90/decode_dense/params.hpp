@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "combine/partials.hpp"
 #include "plan/split_schedule.hpp"
 
 namespace flashmla::backends::sm90::decode_dense {
@@ -15,6 +16,7 @@ struct Params {
     CUtensorMap out;  // (d_v, heads a KV head, s_q, h_kv, b); box as q's
 
     plan::WorkShape work;
+    plan::FixedShares shares;
     int num_workers;
     int max_chunks;    // batch-invariant slots a unit
     int box_rows;      // rows that one q box fills, at most 64; the rest of a tile holds garbage
@@ -35,10 +37,8 @@ struct Params {
     float* lse;
     std::int64_t lse_b, lse_head, lse_token;
 
-    unsigned int* signals;  // [worker][row tile of the unit][side]: 1 once all its partial results are written
     // Partial results: layout in combine/partials.hpp.
-    float* partial_lse;
-    float* partial_exponent;
+    combine::PartialRow* partial_rows;
     void* partial_out;
 };
 static_assert(sizeof(Params) <= 4096);

@@ -15,6 +15,10 @@
 
 namespace flashmla::backends::sm90::decode_dense {
 
+// Below every score, and finite: against it a visible score's exponential is infinite, which has the maximum raised,
+// and a hidden one's is 0.
+inline constexpr float kNoMaximum = -0x1p120f;
+
 template <class Element, int kCluster, bool kHoldValues>
 struct Scores {
     using Atoms = gpu::WgmmaAtoms<Element>;
@@ -30,19 +34,12 @@ struct Scores {
 
     std::uint32_t q[2 * kQueryPairs][16];  // register operand: 6 query tiles in ring order, 4 steps of 4 words
     float s[32];
-    float max_log2[2];  // running maximum of scale_log2 * s, -inf before the first visible key
+    float max_log2[2];  // running maximum of scale_log2 * s; kNoMaximum before the first visible key
     float sum[2];       // of this thread's columns only
     int visible[2];     // keys the thread's rows see
 
     __device__ __forceinline__ void release(gpu::Barrier& barrier) {
-        __syncwarp();
-        if (lane < kCluster) {
-            if constexpr (kCluster == 1) {
-                barrier.arrive();
-            } else {
-                barrier.arrive_at(lane);
-            }
-        }
+        gpu::arrive_as_warp_everywhere<kCluster>(barrier, lane);
     }
 
     __device__ __forceinline__ void load_query() {
@@ -114,16 +111,25 @@ struct Scores {
         release(shared.barriers.rope_empty);
     }
 
-    // exp2 of the scores against `offset`, rounded and stored as P's tile; masked ones give 0. `terms` receives the
-    // thread's sums of its two rows. Stored 16 columns at a time: holding all of P beside S and Q would not fit the
-    // registers.
-    template <bool kMasked>
-    __device__ __forceinline__ void exponentials(int tile, const float (&offset)[2], unsigned char* p_tile,
-                                                 float (&terms)[2]) {
-        terms[0] = terms[1] = 0.0f;
+    // Scores of keys that a row does not see: -inf once scaled, whatever they were.
+    __device__ __forceinline__ void mask(int tile) {
+        const float hidden = p.scale_log2 < 0.0f ? kInfinity : -kInfinity;
         // Keys of this tile that the thread's rows still see, counted from its first column.
         const int limits[2] = {visible[0] - tile * kKeyTile - 2 * (lane % 4),
                                visible[1] - tile * kKeyTile - 2 * (lane % 4)};
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+#pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                if (8 * (i / 2) + k >= limits[i % 2]) s[2 * i + k] = hidden;
+            }
+        }
+    }
+
+    // exp2 of the scores against the running maximum, rounded and stored as P's tile. `terms` receives the thread's
+    // sums of its two rows. Stored 16 columns at a time: holding all of P beside S and Q would not fit the registers.
+    __device__ __forceinline__ void exponentials(unsigned char* p_tile, float (&terms)[2]) {
+        terms[0] = terms[1] = 0.0f;
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
             std::uint32_t words[4];  // pairs of neighbouring columns; odd words belong to the upper row
@@ -132,9 +138,7 @@ struct Scores {
                 float e[2];
 #pragma unroll
                 for (int k = 0; k < 2; ++k) {
-                    float x = fmaf(s[8 * step + 2 * i + k], p.scale_log2, -offset[i % 2]);
-                    if (kMasked && 16 * step + 8 * (i / 2) + k >= limits[i % 2]) x = -kInfinity;
-                    e[k] = exp2f_approx(x);
+                    e[k] = exp2f_approx(fmaf(s[8 * step + 2 * i + k], p.scale_log2, -max_log2[i % 2]));
                 }
                 terms[i % 2] += e[0] + e[1];
                 words[i] = gpu::pack<Element>(e[0], e[1]);
@@ -151,26 +155,17 @@ struct Scores {
     }
 
     // Raises the running maximum to cover this tile, rescales the sums, and tells the value warpgroups by how much.
-    template <bool kMasked>
-    __device__ __forceinline__ void raise_maximum(int tile, int buffer) {
+    __device__ __forceinline__ void raise_maximum(int buffer) {
         float tile_max[2] = {-kInfinity, -kInfinity};
         const auto at = gpu::place();
 #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-#pragma unroll
-            for (int k = 0; k < 2; ++k) {
-                const float x = s[2 * i + k] * p.scale_log2;
-                const int column = tile * kKeyTile + 8 * (i / 2) + 2 * (at.lane % 4) + k;
-                if (!kMasked || column < visible[i % 2]) tile_max[i % 2] = fmaxf(tile_max[i % 2], x);
-            }
-        }
+        for (int i = 0; i < 32; ++i) tile_max[i / 2 % 2] = fmaxf(tile_max[i / 2 % 2], s[i] * p.scale_log2);
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             tile_max[row] = fmaxf(tile_max[row], __shfl_xor_sync(~0u, tile_max[row], 1));
             tile_max[row] = fmaxf(tile_max[row], __shfl_xor_sync(~0u, tile_max[row], 2));
             const float raised = fmaxf(max_log2[row], tile_max[row]);
-            // A row that has seen no key yet has nothing to rescale.
-            const float factor = max_log2[row] == -kInfinity ? 1.0f : exp2f_approx(max_log2[row] - raised);
+            const float factor = exp2f_approx(max_log2[row] - raised);
             max_log2[row] = raised;
             sum[row] *= factor;
             if (at.lane % 4 == 0) shared.rescale[buffer][16 * at.warp + at.lane / 4 + 8 * row] = factor;
@@ -178,31 +173,24 @@ struct Scores {
     }
 
     // P of the tile against the running maximum; a maximum that is too low is raised first, and for the first tile of a
-    // piece there is none yet.
-    template <bool kMasked>
-    __device__ __forceinline__ void softmax(int tile, int buffer, bool first) {
+    // piece there is none yet. One copy of the code for all cases, since every launch finds it cold.
+    __device__ __forceinline__ void softmax(int buffer, bool first) {
         float terms[2];
-        bool raised = false;
-        if (!first) {
-            exponentials<kMasked>(tile, max_log2, shared.p[buffer], terms);
-            raised = __any_sync(~0u, !(terms[0] <= kLazySumLimit && terms[1] <= kLazySumLimit));  // also for NaN
+        bool raise = first;
+#pragma unroll 1
+        while (true) {
+            if (raise) raise_maximum(buffer);
+            exponentials(shared.p[buffer], terms);
+            if (raise || !__any_sync(~0u, !(terms[0] <= kLazySumLimit && terms[1] <= kLazySumLimit))) break;  // or NaN
+            raise = true;
         }
-        if (first || raised) {
-            raise_maximum<kMasked>(tile, buffer);
-            const float offset[2] = {max_log2[0] == -kInfinity ? 0.0f : max_log2[0],
-                                     max_log2[1] == -kInfinity ? 0.0f : max_log2[1]};
-            exponentials<kMasked>(tile, offset, shared.p[buffer], terms);
-        }
-        if (lane == 0) shared.rescale_flag[buffer][warp] = raised;
+        if (lane == 0) shared.rescale_flag[buffer][warp] = raise;
         sum[0] += terms[0];
         sum[1] += terms[1];
     }
 
     // What softmax left for the value warpgroups, fenced for their WGMMA.
-    __device__ __forceinline__ void publish(int buffer) {
-        __syncwarp();
-        if (lane == 0) shared.barriers.p_ready[buffer].arrive();
-    }
+    __device__ __forceinline__ void publish(int buffer) { gpu::arrive_as_warp(shared.barriers.p_ready[buffer], lane); }
 
     // Whole-row sums: inverse and log-sum-exp for the value warpgroups, which write the results.
     __device__ __forceinline__ void finish_sums(int buffer) {
@@ -227,7 +215,7 @@ struct Scores {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             const int r = 16 * at.warp + at.lane / 4 + 8 * row;
-            const int token = core::min_of(piece.first_token + r / rows.tile_heads, rows.s_q - 1);
+            const int token = core::min_of(piece.first_token + rows.token_of(r), rows.s_q - 1);
             visible[row] =
                 core::min_of(piece.len, core::visible_keys(piece.len, rows.s_q, token, p.work.causal) + kOffByOne);
             if (r >= p.box_rows) visible[row] = 0;  // garbage rows: keep their NaN out of the votes
@@ -246,7 +234,7 @@ struct Scores {
             if (tile_begin == tile_end) continue;
             const int first_masked = gpu::uniform(set_visible(piece));
             load_query();
-            max_log2[0] = max_log2[1] = -kInfinity;
+            max_log2[0] = max_log2[1] = kNoMaximum;
             sum[0] = sum[1] = 0.0f;
             for (int tile = tile_begin; tile < tile_end; ++tile) {
                 issue_scores(tile == tile_begin);
@@ -258,12 +246,9 @@ struct Scores {
                 }
                 finish_scores();
                 // The producer may replace the query's tail.
-                if (tile + 1 == tile_end && lane == 0) shared.barriers.q_tail_empty.arrive();
-                if (tile >= first_masked) {
-                    softmax<true>(tile, tile_count & 1, tile == tile_begin);
-                } else {
-                    softmax<false>(tile, tile_count & 1, tile == tile_begin);
-                }
+                if (tile + 1 == tile_end) gpu::arrive_as_warp(shared.barriers.q_tail_empty, lane);
+                if (tile >= first_masked) mask(tile);
+                softmax(tile_count & 1, tile == tile_begin);
                 cutlass::arch::fence_view_async_shared();
                 if (!kHoldValues && tile + 1 < tile_end) publish(tile_count & 1);
                 ++tile_count;

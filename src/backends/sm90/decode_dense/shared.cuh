@@ -51,11 +51,8 @@ struct alignas(1024) Shared {
     int rescale_flag[2][4];          // a warp
     Barriers barriers;
     PieceRecord queue[kQueueSlots];
-    plan::Cut cuts[2];         // the worker's own range
-    unsigned int grid_token;   // of the first thread's arrival at the grid's barrier
     SharedUnit entered, left;  // units it shares: the one it starts in the middle of, the one it stops in the middle of
-    long long warp_sums[kThreads / 32];
-    int warp_longest[kThreads / 32];
+    int splits;                // whether any unit of the launch is shared by several workers
 };
 static_assert(sizeof(Shared) == kSharedBytes);
 

@@ -10,7 +10,6 @@
 #include "backends/sm90/decode_dense/results.cuh"
 #include "backends/sm90/decode_dense/schedule.cuh"
 #include "core/planted_fault.hpp"
-#include "gpu/signals.cuh"
 #include "gpu/thread.cuh"
 
 namespace flashmla::backends::sm90::decode_dense {
@@ -36,15 +35,7 @@ struct Values {
     __device__ __forceinline__ gpu::RingPosition<kRingSlots> pair(int i) const { return ring.ahead(2 * i + side); }
 
     __device__ __forceinline__ void release_pair(int i) {
-        __syncwarp();
-        if (lane < kCluster) {
-            gpu::Barrier& empty = shared.barriers.slot_empty[pair(i).slot];
-            if constexpr (kCluster == 1) {
-                empty.arrive();
-            } else {
-                empty.arrive_at(lane);
-            }
-        }
+        gpu::arrive_as_warp_everywhere<kCluster>(shared.barriers.slot_empty[pair(i).slot], lane);
     }
 
     __device__ __forceinline__ void rescale(int buffer) {
@@ -125,7 +116,7 @@ struct Values {
             return;
         }
         const long long tile = static_cast<long long>(piece.slot) * p.work.row_tiles_per_unit + tile_in_unit;
-        p.partial_lse[tile * kRowTile + written_row(at)] = lse_log2;
+        p.partial_rows[tile * kRowTile + written_row(at)].lse_log2 = lse_log2;
     }
 
     __device__ __forceinline__ void clear_empty_rows(const float (&factor)[2]) {
@@ -138,13 +129,11 @@ struct Values {
         }
     }
 
-    // Partial result, normalised, in fp16 with a power of two for each row of this side, so that no value of V
-    // overflows or loses digits: half the traffic of fp32 for an error of 2^-11 of the row's largest value. In
-    // accumulator order: [16 columns][thread][8], 16-byte stores, coalesced.
-    __device__ __forceinline__ void store_partial(int slot, const float (&inverse)[2]) {
+    // A partial result is kept in fp16 with a power of two for each row of this side, so that no value of V overflows
+    // or loses digits: half the traffic of fp32 for an error of 2^-11 of the row's largest value. This finds the powers
+    // and puts them into the factors.
+    __device__ __forceinline__ void find_exponents(long long tile, float (&factor)[2]) {
         const auto at = gpu::place();
-        const long long tile = static_cast<long long>(slot) * p.work.row_tiles_per_unit + tile_in_unit;
-        float factor[2];
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
             float largest = 0.0f;
@@ -158,21 +147,26 @@ struct Values {
             // Scaled values lie in [2^14, 2^15): the exponent field of `largest`, held where both powers are normal
             // numbers.
             const int exponent =
-                core::min_of(core::max_of(__float_as_int(largest * inverse[row]) >> 23, 20), 240) - 127 - 14;
-            factor[row] = inverse[row] * __int_as_float((127 - exponent) << 23);
+                core::min_of(core::max_of(__float_as_int(largest * factor[row]) >> 23, 20), 240) - 127 - 14;
+            factor[row] *= __int_as_float((127 - exponent) << 23);
             if (at.lane % 4 == 0) {
-                p.partial_exponent[(tile * 2 + side) * kRowTile + 16 * at.warp + at.lane / 4 + 8 * row] =
+                p.partial_rows[tile * kRowTile + 16 * at.warp + at.lane / 4 + 8 * row].exponent[side] =
                     static_cast<float>(exponent);
             }
         }
-        normalise(factor);
-        uint4* out = static_cast<uint4*>(p.partial_out) + tile * (kRowTile * kDimV / 8) + at.thread();
+    }
+
+    // Partial result in accumulator order (combine/partials.hpp): 16-byte stores, coalesced.
+    __device__ __forceinline__ void store_partial(long long tile) {
+        const auto at = gpu::place();
+        uint4* out = static_cast<uint4*>(p.partial_out) + tile * combine::kPackets + at.warp * combine::kGroupPackets +
+                     2 * side * (combine::kSteps * 32) + at.lane;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
 #pragma unroll
             for (int k = 0; k < 8; ++k) {
                 const float* v = &o[i][8 * k];
-                out[((2 * side + i) * 8 + k) * 128] =
+                out[(i * combine::kSteps + k) * 32] =
                     uint4{gpu::pack<cutlass::half_t>(v[0], v[1]), gpu::pack<cutlass::half_t>(v[2], v[3]),
                           gpu::pack<cutlass::half_t>(v[4], v[5]), gpu::pack<cutlass::half_t>(v[6], v[7])};
             }
@@ -226,17 +220,7 @@ struct Values {
         }
     }
 
-    __device__ __forceinline__ void free_p(int buffer) {
-        __syncwarp();
-        if (lane == 0) shared.barriers.p_free[buffer].arrive();
-    }
-
-    // Tells the workers that share a unit with this one that its part is written. Once, at the end: they ask at theirs.
-    __device__ __forceinline__ void signal_partials(int worker) {
-        if (shared.entered.count + shared.left.count == 0) return;
-        sync_warpgroup();  // all of the warpgroup's stores are issued
-        if (gpu::place().thread() == 0) gpu::give_signal(signal_of(p, worker, tile_in_unit, side));
-    }
+    __device__ __forceinline__ void free_p(int buffer) { gpu::arrive_as_warp(shared.barriers.p_free[buffer], lane); }
 
     __device__ __forceinline__ void run() {
         for (PieceReader reader(shared); reader.next();) {
@@ -267,19 +251,25 @@ struct Values {
             }
             const int buffer = tile_count & 1;
             const auto at = gpu::place();
-            const float inverse[2] = {shared.inverse_sum[buffer][16 * at.warp + at.lane / 4],
-                                      shared.inverse_sum[buffer][16 * at.warp + at.lane / 4 + 8]};
+            float factor[2] = {shared.inverse_sum[buffer][16 * at.warp + at.lane / 4],
+                               shared.inverse_sum[buffer][16 * at.warp + at.lane / 4 + 8]};
             const float lse_log2 = shared.row_lse[buffer][written_row(at)];
             free_p(buffer);
             ++tile_count;
             if (side == 0) write_lse(piece, lse_log2);
-            if (piece.slot >= 0) {
+            const int slot = gpu::uniform(piece.slot);
+            const long long partial = static_cast<long long>(slot) * p.work.row_tiles_per_unit + tile_in_unit;
+            const bool has_rows = 16 * warp < p.box_rows;  // otherwise the warp holds nothing but garbage rows
+            if (slot >= 0) {
                 release_pair(0);
                 release_pair(1);
-                store_partial(piece.slot, inverse);
-            } else {
-                normalise(inverse);
+                if (has_rows) find_exponents(partial, factor);
+            }
+            if (has_rows) normalise(factor);
+            if (slot < 0) {
                 store_out(piece);
+            } else if (has_rows) {
+                store_partial(partial);
             }
             ring.advance(kPairs);
         }
