@@ -96,6 +96,19 @@ def sanitizer(device, racecheck=None, limit=120):
     return passed, failures, facts
 
 
+def jitter(bundle, device, out, limit=200):
+    """Correctness and determinism in a build whose roles sleep at random: late hand-overs must neither hang
+    nor change a bit."""
+    status, output = call(
+        [sys.executable, HERE / "run.py", "--only", "correctness,determinism", "--device", device, "--out", pathlib.Path(out) / "jitter"],
+        limit, env={"PYTHONPATH": str(pathlib.Path(bundle).resolve())},
+    )  # fmt: skip
+    print(output[-1500:], flush=True)
+    closing = re.search(r"^(\d+) passed, (\d+) failed$", output, re.MULTILINE)
+    failures = [] if status == 0 and closing else [f"exit status {status}: {output[-600:]}"]
+    return int(closing[1]) if closing else 0, failures, {}
+
+
 def faults(folder, device, out, limit=90):
     """Each folder/fault<n> holds packages built with that planted fault: a short selection must give wrong results, not errors."""
     passed, failures, facts = 0, [], {}

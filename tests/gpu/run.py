@@ -4,10 +4,12 @@
     PYTHONPATH=build/gpu-bundle python3 build/gpu-bundle/tests/gpu/run.py --out DIR
 
 Writes DIR/gpu_suite.json (counts) and DIR/decode_dense.json (times). Every section is a process of its own, and a call that
-hangs ends its section after a minute. The exit status is 1 when anything failed.
+hangs ends its section after a minute. Sections that measure no times run side by side; overhead and bench follow, one by one.
+The exit status is 1 when anything failed.
 """
 
 import argparse
+import concurrent.futures
 import json
 import pathlib
 import subprocess
@@ -19,6 +21,7 @@ from report import Section
 
 DEFAULT = ("correctness", "determinism", "graphs", "overhead", "bench")
 IN_OWN_PROCESS = ("correctness", "determinism", "bench")
+TIMED = ("overhead", "bench")  # alone on the machine
 LIMIT_SECONDS = 240  # of a section; a single call has less (report.py)
 
 
@@ -31,7 +34,8 @@ def options():
     parser.add_argument("--small", action="store_true", help="small sizes; implied by --device cpu")
     parser.add_argument("--trace", help="CSV with arrival_ms,input_tokens,output_tokens to make batches of (bench)")
     parser.add_argument("--sanitizer", action="store_true", help="also run smoke.py under compute-sanitizer")
-    parser.add_argument("--racecheck", metavar="DIR", help="with --sanitizer: the build of RACECHECK=1 scripts/make_gpu_bundle")
+    parser.add_argument("--racecheck", metavar="DIR", help="with --sanitizer: the build of VARIANT=racecheck scripts/make_gpu_bundle")
+    parser.add_argument("--jitter", metavar="DIR", help="also demand that correctness and determinism hold in the build of VARIANT=jitter")
     parser.add_argument("--faults", metavar="DIR", help="also demand that the builds in DIR/fault<n> fail")
     parser.add_argument("--section", choices=IN_OWN_PROCESS, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -98,19 +102,23 @@ def main():
         sys.exit(f"run.py: no section {', '.join(sorted(unknown))}; there are {', '.join(DEFAULT)}")
     arguments = ["--out", args.out, "--device", args.device] + ["--short"] * args.short + ["--small"] * args.small
     arguments += ["--trace", args.trace] if args.trace else []
-    sections = {}
+    runs = {}
     for name in names:
-        print(f"== {name}", flush=True)
         if name in IN_OWN_PROCESS:
-            sections[name] = in_own_process(name, out, arguments)
+            runs[name] = (in_own_process, name, out, arguments)
         elif args.device == "cuda":
-            sections[name] = as_record(getattr(children, name), out)
+            runs[name] = (as_record, getattr(children, name), out)
     if args.sanitizer:
-        print("== sanitizer", flush=True)
-        sections["sanitizer"] = as_record(children.sanitizer, args.device, args.racecheck)
+        runs["sanitizer"] = (as_record, children.sanitizer, args.device, args.racecheck)
+    if args.jitter:
+        runs["jitter"] = (as_record, children.jitter, args.jitter, args.device, out)
     if args.faults:
-        print("== planted faults", flush=True)
-        sections["faults"] = as_record(children.faults, args.faults, args.device, out)
+        runs["faults"] = (as_record, children.faults, args.faults, args.device, out)
+    sections = {}
+    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(runs))) as pool:
+        together = {name: pool.submit(*run) for name, run in runs.items() if name not in TIMED}
+        sections.update({name: future.result() for name, future in together.items()})
+    sections.update({name: function(*rest) for name, (function, *rest) in runs.items() if name in TIMED})
 
     header = next((s["facts"].pop("header") for s in sections.values() if "header" in s.get("facts", {})), None)
     if header is None:

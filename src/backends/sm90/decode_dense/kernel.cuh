@@ -11,6 +11,7 @@
 #include "backends/sm90/decode_dense/scores.cuh"
 #include "backends/sm90/decode_dense/values.cuh"
 #include "backends/sm90/decode_dense/variants.hpp"
+#include "gpu/jitter.cuh"
 
 namespace flashmla::backends::sm90::decode_dense {
 
@@ -48,7 +49,9 @@ __device__ __forceinline__ void sync_cluster() {
     }
 }
 
-// Named barriers, beside the two of the values warpgroups.
+// Named barriers, beside the two of the values warpgroups. Registers change hands at barriers: taking them polls until
+// there are enough, which costs everybody issue slots, and a first warpgroup without work could take its own back
+// before the others had taken theirs.
 inline constexpr int kFirstRole = 3;      // a warpgroup's warps meet between two changes of their number of registers
 inline constexpr int kRegistersFree = 7;  // the first warpgroup has given up registers that the others take
 
@@ -73,12 +76,14 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
     const int warp = cutlass::canonical_warp_idx_sync();
     const int lane = threadIdx.x % 32;
 
+    gpu::jitter<3>(warp);
     if (threadIdx.x == 0) init_barriers<kCluster>(shared.barriers);
     if (warp == kScheduleWarp) prefetch_lengths(p, lane);
     if (warp == kProducerWarp && lane == 0) prefetch_maps(p);
     sync_cluster<kCluster>();
 
     const int role = warp / 4;
+    gpu::jitter<2>(20 + warp);
     if (role == 0) {
         WorkerRange range{};
         if (warp == kScheduleWarp) {
@@ -90,9 +95,7 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
         cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersFree);
         if (warp == kScheduleWarp) publish_pieces(p, shared, range, worker, tile_in_unit, lane);
         if (warp == kProducerWarp) Producer<kCluster, Variant::kPrefetch>{p, shared, rank, lane}.run();
-        // Taking registers polls until there are enough, at the cost of everybody's issue slots: so every warp waits
-        // for the moment at a barrier, here and at the start.
-        sync_role(role);
+        __syncthreads();
         cutlass::arch::warpgroup_reg_alloc<kMergeRegisters>();
     } else if (role == 1) {
         cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
@@ -100,21 +103,24 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
         Scores<Element, kCluster, Variant::kHoldValues>{p, shared, warp % 4, lane}.run();
         sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
+        __syncthreads();
     } else if (role == 2) {
         cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
         Values<Element, kCluster, 0>{p, shared, tile_in_unit, warp % 4, lane}.run();
         sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
+        __syncthreads();
     } else {
         cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
         Values<Element, kCluster, 1>{p, shared, tile_in_unit, warp % 4, lane}.run();
         sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
+        __syncthreads();
     }
-    __syncthreads();
     if (shared.splits) {
+        gpu::jitter<3>(40 + warp);
         // Everybody's partial results are written; workers end at about the same time, so the wait is short.
         cooperative_groups::grid_group grid = cooperative_groups::this_grid();
         auto token = grid.barrier_arrive();
@@ -127,6 +133,7 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
             } while (merge.next_unit());
         }
     }
+    gpu::jitter<3>(60 + warp);
     // A CTA's barriers must outlive its peer's last arrival on them.
     sync_cluster<kCluster>();
 }

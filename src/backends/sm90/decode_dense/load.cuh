@@ -70,6 +70,7 @@ struct Producer {
     }
 
     __device__ __forceinline__ void load_pair(int pair, int kv_head, int page) {
+        gpu::jitter(81);
         shared.barriers.slot_empty[ring.slot].wait(ring.phase ^ 1);
         if (lane == 0) {
             gpu::Barrier& full =
@@ -85,11 +86,16 @@ struct Producer {
         ring.advance(1);
     }
 
-    // After the last pair, whose barrier it shares.
+    // After the last pair, whose barrier it shares. The CTAs of a pair take turns, and only the one whose turn it is
+    // may wait for the tile to be free: the scores of both go on without the other, two phases if it is late, and a
+    // phase's parity would then look like that of the phase before.
     __device__ __forceinline__ void load_rope(int kv_head, int page) {
-        shared.barriers.rope_empty.wait(rope_parity ^ 1);
-        if (lane == 0 && (kCluster == 1 || static_cast<int>(rope_parity) == rank)) {
-            load_kv_tile(kRopeColumn, kv_head, page, shared.barriers.last_full[key_tile.slot], shared.rope);
+        gpu::jitter(82);
+        if (kCluster == 1 || static_cast<int>(rope_parity) == rank) {
+            shared.barriers.rope_empty.wait(rope_parity ^ 1);
+            if (lane == 0) {
+                load_kv_tile(kRopeColumn, kv_head, page, shared.barriers.last_full[key_tile.slot], shared.rope);
+            }
         }
         rope_parity ^= 1;
     }

@@ -4,6 +4,7 @@
 #include "backends/sm90/decode_dense/params.hpp"
 #include "backends/sm90/decode_dense/shared.cuh"
 #include "core/problem.hpp"
+#include "gpu/jitter.cuh"
 #include "gpu/thread.cuh"
 
 namespace flashmla::backends::sm90::decode_dense {
@@ -149,6 +150,7 @@ __device__ __forceinline__ void publish_pieces(const Params& p, Shared& shared, 
                       len};
             cut = plan::cut_after(work, piece, len);
         }
+        gpu::jitter<3>(80);
         shared.barriers.piece_empty[at.slot].wait(at.phase ^ 1);
         if (lane == 0) shared.queue[at.slot] = record;
         gpu::arrive_as_warp(shared.barriers.piece_full[at.slot], lane);

@@ -237,6 +237,7 @@ struct Scores {
             max_log2[0] = max_log2[1] = kNoMaximum;
             sum[0] = sum[1] = 0.0f;
             for (int tile = tile_begin; tile < tile_end; ++tile) {
+                gpu::jitter(100 + warp);
                 issue_scores(tile == tile_begin);
                 if (kHoldValues && tile > tile_begin) {
                     // Values of the tile before may start once these scores are nearly done: the tensor cores serve
@@ -249,10 +250,12 @@ struct Scores {
                 if (tile + 1 == tile_end) gpu::arrive_as_warp(shared.barriers.q_tail_empty, lane);
                 if (tile >= first_masked) mask(tile);
                 softmax(tile_count & 1, tile == tile_begin);
+                gpu::jitter(110 + warp);
                 cutlass::arch::fence_view_async_shared();
                 if (!kHoldValues && tile + 1 < tile_end) publish(tile_count & 1);
                 ++tile_count;
             }
+            gpu::jitter<3>(120 + warp);
             finish_sums((tile_count - 1) & 1);
             publish((tile_count - 1) & 1);
         }

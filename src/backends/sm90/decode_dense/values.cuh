@@ -83,6 +83,7 @@ struct Values {
             }
             cute::warpgroup_commit_batch();
         }
+        gpu::jitter(140 + 4 * side + warp);
         cute::warpgroup_wait<1>();
         if (!keep_pairs) release_pair(0);
         cute::warpgroup_wait<0>();
@@ -237,6 +238,7 @@ struct Values {
             for (int tile = tile_begin; tile < tile_end; ++tile) {
                 const int buffer = tile_count & 1;
                 const bool last = tile + 1 == tile_end;
+                gpu::jitter(130 + 4 * side + warp);
                 shared.barriers.p_ready[buffer].wait((tile_count >> 1) & 1);
                 if (tile > tile_begin && shared.rescale_flag[buffer][warp]) rescale(buffer);
                 if ((tile + 1) * kKeyTile > len && !core::planted(core::PlantedFault::kTailNotMasked)) {
@@ -260,6 +262,7 @@ struct Values {
             const int slot = gpu::uniform(piece.slot);
             const long long partial = static_cast<long long>(slot) * p.work.row_tiles_per_unit + tile_in_unit;
             const bool has_rows = 16 * warp < p.box_rows;  // otherwise the warp holds nothing but garbage rows
+            gpu::jitter<3>(150 + 4 * side + warp);
             if (slot >= 0) {
                 release_pair(0);
                 release_pair(1);
