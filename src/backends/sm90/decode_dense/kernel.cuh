@@ -52,7 +52,8 @@ __device__ __forceinline__ void sync_cluster() {
 // Named barriers, beside the two of the values warpgroups. Registers change hands at barriers: taking them polls until
 // there are enough, which costs everybody issue slots, and a first warpgroup without work could take its own back
 // before the others had taken theirs.
-inline constexpr int kFirstRole = 3;      // a warpgroup's warps meet between two changes of their number of registers
+inline constexpr int kRegistersBack = 3;  // the others have given up registers that the first warpgroup takes
+inline constexpr int kFirstRole = 3;      // 4, 5, 6: a warpgroup's warps meet between two changes of their registers
 inline constexpr int kRegistersFree = 7;  // the first warpgroup has given up registers that the others take
 
 __device__ __forceinline__ void sync_role(int role) { cutlass::arch::NamedBarrier::sync(128, kFirstRole + role); }
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
         cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersFree);
         if (warp == kScheduleWarp) publish_pieces(p, shared, range, worker, tile_in_unit, lane);
         if (warp == kProducerWarp) Producer<kCluster, Variant::kPrefetch>{p, shared, rank, lane}.run();
-        __syncthreads();
+        cutlass::arch::NamedBarrier::sync(kThreads, kRegistersBack);
         cutlass::arch::warpgroup_reg_alloc<kMergeRegisters>();
     } else if (role == 1) {
         cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
@@ -103,22 +104,23 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
         Scores<Element, kCluster, Variant::kHoldValues>{p, shared, warp % 4, lane}.run();
         sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
-        __syncthreads();
+        cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersBack);
     } else if (role == 2) {
         cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
         Values<Element, kCluster, 0>{p, shared, tile_in_unit, warp % 4, lane}.run();
         sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
-        __syncthreads();
+        cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersBack);
     } else {
         cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
         Values<Element, kCluster, 1>{p, shared, tile_in_unit, warp % 4, lane}.run();
         sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
-        __syncthreads();
+        cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersBack);
     }
+    __syncthreads();
     if (shared.splits) {
         gpu::jitter<3>(40 + warp);
         // Everybody's partial results are written; workers end at about the same time, so the wait is short.
