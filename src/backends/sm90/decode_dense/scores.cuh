@@ -192,8 +192,8 @@ struct Scores {
     // What softmax left for the value warpgroups, fenced for their WGMMA.
     __device__ __forceinline__ void publish(int buffer) { gpu::arrive_as_warp(shared.barriers.p_ready[buffer], lane); }
 
-    // Whole-row sums and maxima, for the value warpgroups, which write the results. What is made of them they do: here it
-    // would stand between the last P and its values.
+    // Whole-row sums and maxima, for the value warpgroups, which write the results. What is made of them they do: here
+    // it would stand between the last P and its values.
     __device__ __forceinline__ void finish_sums(int buffer) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {

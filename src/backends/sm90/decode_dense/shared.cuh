@@ -34,8 +34,8 @@ struct Barriers {
     gpu::Barrier q_pairs_full[2];  // own producer (1 + bytes), by piece modulo 2: the three query pairs in the ring
     gpu::Barrier q_tail_full;      // own producer (1 + bytes)
     gpu::Barrier q_tail_empty;     // scores: 4 warps
-    gpu::Barrier p_ready[2];  // scores: 4 warps. P, rescale factors and, with the last tile, row sums are in place
-    gpu::Barrier p_free[2];   // values left and right: 8 warps have read P and what comes with it
+    gpu::Barrier p_ready[2];       // scores: 4 warps. P, rescale factors and, with the last tile, row sums are in place
+    gpu::Barrier p_free[2];        // values left and right: 8 warps have read P and what comes with it
     gpu::Barrier piece_full[kQueueSlots];   // schedule warp: a record is in place
     gpu::Barrier piece_empty[kQueueSlots];  // copy warp, 4 scores and 8 values warps have finished with the record
 };
