@@ -97,8 +97,8 @@ TEST(CCache, PagesAreCopiedAndConverted) {
     endless_view.shape[0] = int64_t{1} << 40;
     endless_view.stride[0] = 0;
     copy.page_pairs = &endless_view;
-    EXPECT_TRUE(
-        refused(flashmla_copy_pages(&copy, nullptr), FLASHMLA_INVALID_ARGUMENT, "page_pairs: got 1099511627776"));
+    EXPECT_TRUE(refused(flashmla_copy_pages(&copy, nullptr), FLASHMLA_INVALID_ARGUMENT,
+                        "page_pairs: got destination page 1 twice"));
 
     std::vector<uint8_t> flat(kPages * kPage * (kLatent + kRope), 0xee);
     const int64_t flat_shape[] = {kPages, kPage, 1, kLatent + kRope};
