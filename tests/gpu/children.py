@@ -75,7 +75,7 @@ def overhead(out, limit=60):
     return len(records), failures, {"records": records}
 
 
-def sanitizer(device, racecheck=None, limit=120):
+def sanitizer(device, racecheck=None, limit=70):
     """memcheck on the packages under test, racecheck on a build in which every lane arrives at barriers (src/gpu/barrier.cuh): it takes
     a barrier to order the accesses of the arriving thread alone, and finds races where one lane arrives for its warp."""
     tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
