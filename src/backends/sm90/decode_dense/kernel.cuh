@@ -38,10 +38,10 @@ __device__ __forceinline__ void init_barriers(Barriers& barriers) {
     cutlass::arch::fence_barrier_init();
 }
 
-// Execution only, no fence beyond the CTA: what CTAs of a cluster share is barriers, whose initialisation has a fence
-// of its own.
+// From here on everybody's barriers are there. Execution only, no fence beyond the CTA: their initialisation has a
+// fence of its own.
 template <int kCluster>
-__device__ __forceinline__ void sync_cluster() {
+__device__ __forceinline__ void enter_cluster() {
     __syncthreads();
     if constexpr (kCluster > 1) {
         cute::cluster_arrive_relaxed();
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
     if (threadIdx.x == 0) init_barriers<kCluster>(shared.barriers);
     if (warp == kScheduleWarp) prefetch_lengths(p, lane);
     if (warp == kProducerWarp && lane == 0) prefetch_maps(p);
-    sync_cluster<kCluster>();
+    enter_cluster<kCluster>();
 
     const int role = warp / 4;
     gpu::jitter<2>(20 + warp);
@@ -136,8 +136,6 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
         }
     }
     gpu::jitter<3>(60 + warp);
-    // A CTA's barriers must outlive its peer's last arrival on them.
-    sync_cluster<kCluster>();
 }
 
 }  // namespace flashmla::backends::sm90::decode_dense

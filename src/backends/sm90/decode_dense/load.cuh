@@ -135,6 +135,18 @@ struct Producer {
                 key_tile.advance(1);
             }
         }
+        if constexpr (kCluster > 1) await_last_arrivals();
+    }
+
+    // The other CTA arrives on this one's barriers, which must not end before: an arrival still on its way would count
+    // on a barrier that the next launch has at the same place.
+    __device__ __forceinline__ void await_last_arrivals() {
+#pragma unroll 1
+        for (int slot = 0; slot < kRingSlots; ++slot) {
+            shared.barriers.slot_empty[ring.slot].wait(ring.phase ^ 1);
+            ring.advance(1);
+        }
+        shared.barriers.rope_empty.wait(rope_parity ^ 1);
     }
 };
 
