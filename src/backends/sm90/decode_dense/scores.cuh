@@ -192,8 +192,7 @@ struct Scores {
     // What softmax left for the value warpgroups, fenced for their WGMMA.
     __device__ __forceinline__ void publish(int buffer) { gpu::arrive_as_warp(shared.barriers.p_ready[buffer], lane); }
 
-    // Whole-row sums and maxima, for the value warpgroups, which write the results. What is made of them they do: here
-    // it would stand between the last P and its values.
+    // Whole-row sums: inverse and log-sum-exp for the value warpgroups, which write the results.
     __device__ __forceinline__ void finish_sums(int buffer) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
@@ -202,8 +201,8 @@ struct Scores {
             l += __shfl_xor_sync(~0u, l, 2);
             if (lane % 4 == 0) {
                 const int r = 16 * warp + lane / 4 + 8 * row;
-                shared.row_sum[buffer][r] = l;
-                shared.row_max[buffer][r] = max_log2[row];
+                shared.inverse_sum[buffer][r] = l == 0.0f ? 0.0f : 1.0f / l;
+                shared.row_lse[buffer][r] = l == 0.0f ? -kInfinity : max_log2[row] + log2f(l);
             }
         }
     }

@@ -34,8 +34,8 @@ struct Barriers {
     gpu::Barrier q_pairs_full[2];  // own producer (1 + bytes), by piece modulo 2: the three query pairs in the ring
     gpu::Barrier q_tail_full;      // own producer (1 + bytes)
     gpu::Barrier q_tail_empty;     // scores: 4 warps
-    gpu::Barrier p_ready[2];       // scores: 4 warps. P, rescale factors and, with the last tile, row sums are in place
-    gpu::Barrier p_free[2];        // values left and right: 8 warps have read P and what comes with it
+    gpu::Barrier p_ready[2];  // scores: 4 warps. P, rescale factors and, with the last tile, inverse sums are in place
+    gpu::Barrier p_free[2];   // values left and right: 8 warps have read P and what comes with it
     gpu::Barrier piece_full[kQueueSlots];   // schedule warp: a record is in place
     gpu::Barrier piece_empty[kQueueSlots];  // copy warp, 4 scores and 8 values warps have finished with the record
 };
@@ -45,10 +45,10 @@ struct alignas(1024) Shared {
     unsigned char rope[gpu::kTileBytes];
     unsigned char q_tail[kQueryTailTiles][gpu::kTileBytes];
     unsigned char p[2][gpu::kTileBytes];
-    float rescale[2][kRowTile];  // factor for the accumulator, valid when the warp's flag is set
-    float row_sum[2][kRowTile];  // with the last tile of a piece: sum of exponentials against the row's maximum ..
-    float row_max[2][kRowTile];  // .. which is this, base 2
-    int rescale_flag[2][4];      // a warp
+    float rescale[2][kRowTile];      // factor for the accumulator, valid when the warp's flag is set
+    float inverse_sum[2][kRowTile];  // with the last tile of a piece: 1 / l, or 0 for a row without keys
+    float row_lse[2][kRowTile];      // and the log-sum-exp, base 2, -inf for a row without keys
+    int rescale_flag[2][4];          // a warp
     Barriers barriers;
     PieceRecord queue[kQueueSlots];
     SharedUnit entered, left;  // units it shares: the one it starts in the middle of, the one it stops in the middle of

@@ -253,14 +253,11 @@ struct Values {
             }
             const int buffer = tile_count & 1;
             const auto at = gpu::place();
-            float factor[2] = {shared.row_sum[buffer][16 * at.warp + at.lane / 4],
-                               shared.row_sum[buffer][16 * at.warp + at.lane / 4 + 8]};
-            const float sum = shared.row_sum[buffer][written_row(at)];
-            const float lse_log2 = sum == 0.0f ? -kInfinity : shared.row_max[buffer][written_row(at)] + log2f(sum);
+            float factor[2] = {shared.inverse_sum[buffer][16 * at.warp + at.lane / 4],
+                               shared.inverse_sum[buffer][16 * at.warp + at.lane / 4 + 8]};
+            const float lse_log2 = shared.row_lse[buffer][written_row(at)];
             free_p(buffer);
             ++tile_count;
-#pragma unroll
-            for (int row = 0; row < 2; ++row) factor[row] = factor[row] == 0.0f ? 0.0f : 1.0f / factor[row];
             if (side == 0) write_lse(piece, lse_log2);
             const int slot = gpu::uniform(piece.slot);
             const long long partial = static_cast<long long>(slot) * p.work.row_tiles_per_unit + tile_in_unit;
