@@ -17,7 +17,8 @@ import flash_mla
 import flashmla
 
 METHOD = (
-    "0.3 s of rest before each case, 512 MB written before each call, CUDA events around the whole call, 3 warm-ups, median of 15; permuted pages of 64; "
+    "0.3 s of rest before each case, 512 MB written before each call, CUDA events around the whole call, "
+    "3 warm-ups, median of 15; permuted pages of 64; "
     "tflops = 2 h_q s_q tokens 1088, gbps counts KV, q and out once; one request checked before"
 )
 FLUSH_BYTES = 512 << 20
