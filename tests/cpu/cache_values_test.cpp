@@ -127,11 +127,11 @@ TEST_P(CacheValues, EveryGroupHasTheScaleAndTheCodesOfItsOwnValues) {
     for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
         for (const int group : {128, 64, 20}) {
             for (const Row kind : {Row::kPlain, Row::kSmallOnes, Row::kFarApart, Row::kSpoiled}) {
+                const int* powers = kind == Row::kFarApart ? kFar : kNear;
                 std::vector<float> row(static_cast<std::size_t>(8 * group));
                 for (int i = 0; i < 8 * group; ++i) {
                     const float fraction = 0.01f + static_cast<float>(i * 37 % 101) / 128;
-                    const int exponent = (kind == Row::kFarApart ? kFar : kNear)[i / group];
-                    row[i] = std::ldexp(i % 2 == 0 ? fraction : -fraction, exponent);
+                    row[i] = std::ldexp(i % 2 == 0 ? fraction : -fraction, powers[i / group]);
                     if (dtype == DType::kFloat16) row[i] = std::min(60000.0f, std::max(-60000.0f, row[i]));
                     if (kind == Row::kSmallOnes && i % 11 == 7) row[i] = std::ldexp(row[i], -i % 20);
                     if (kind == Row::kSmallOnes && i % 23 == 9) row[i] = 0;

@@ -77,6 +77,7 @@ struct CacheValues {
     static constexpr int kBytes = static_cast<int>(size_bytes(kType));
 
     static void cast(DType from_type, const std::uint8_t* from, int count, DType to_type, std::uint8_t* to) {
+        if (count == 0) return;  // a part of no width may have no address
         if (from_type == to_type) {
             __builtin_memcpy(to, from, size_bytes(to_type) * static_cast<std::size_t>(count));
             return;
