@@ -23,17 +23,17 @@ struct Seconds {
     double cpu = 0;  // of all threads
 };
 
-// Runs work(begin, end) over [0, kWords), a share a thread.
+// Runs work(begin, end) over [0, words), a share a thread.
 template <class Work>
-Seconds timed(int threads, const Work& work) {
+Seconds timed(int threads, const Work& work, std::size_t words = kWords) {
     const double cpu_started = process_cpu_seconds();
     const auto started = std::chrono::steady_clock::now();
     std::vector<std::thread> helpers;
     const auto count = static_cast<std::size_t>(threads);
     for (std::size_t i = 1; i < count; ++i) {
-        helpers.emplace_back([&work, i, count] { work(kWords * i / count, kWords * (i + 1) / count); });
+        helpers.emplace_back([&work, i, count, words] { work(words * i / count, words * (i + 1) / count); });
     }
-    work(std::size_t{0}, kWords / count);
+    work(std::size_t{0}, words / count);
     for (std::thread& helper : helpers) helper.join();
     return {std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(),
             process_cpu_seconds() - cpu_started};
@@ -49,16 +49,16 @@ std::uint64_t sum(const std::uint64_t* from, std::size_t count) {
     return total;
 }
 
-// `to` is aligned to 16 bytes.
-void streamed_copy(std::uint64_t* to, const std::uint64_t* from, std::size_t count) {
+// The words from `begin` (or the next) to `end`. `to` is aligned to 16 bytes.
+void streamed_copy(std::uint64_t* to, const std::uint64_t* from, std::size_t begin, std::size_t end) {
 #if defined(__SSE2__)
-    for (std::size_t i = 0; i + 2 <= count; i += 2) {
+    for (std::size_t i = begin + begin % 2; i + 2 <= end; i += 2) {
         _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
                          _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
     }
     _mm_sfence();
 #else
-    std::memcpy(to, from, 8 * count);
+    std::memcpy(to + begin, from + begin, 8 * (end - begin));
 #endif
 }
 
@@ -87,11 +87,19 @@ MemoryMeasurement measure_memory(int threads, int samples) {
             std::memcpy(b.data() + begin, a.data() + begin, 8 * (end - begin));
         }));
         note(&MemoryRates::streamed_copy_gbps, 2 * bytes, timed(threads, [&](std::size_t begin, std::size_t end) {
-            const std::size_t even = begin + begin % 2;
-            streamed_copy(b.data() + even, a.data() + even, end - even);
+            streamed_copy(b.data(), a.data(), begin, end);
         }));
     }
     return best;
+}
+
+StreamedCopy::StreamedCopy() : from_(kWords / 4, 1), to_(kWords / 4, 2) {}
+
+double StreamedCopy::gbps(int threads) {
+    const Seconds seconds = timed(
+        threads, [&](std::size_t begin, std::size_t end) { streamed_copy(to_.data(), from_.data(), begin, end); },
+        from_.size());
+    return 16.0 * static_cast<double>(from_.size()) / seconds.wall / 1e9;
 }
 
 }  // namespace flashmla::bench

@@ -1,6 +1,9 @@
 // What the memory of this machine does, measured over buffers beyond every cache.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 namespace flashmla::bench {
 
 struct MemoryRates {
@@ -20,5 +23,16 @@ struct MemoryMeasurement {
 
 // With `threads` threads at once; the best of `samples` passes each.
 MemoryMeasurement measure_memory(int threads, int samples);
+
+// One pass at a time, in turns with what is compared with it: a virtual machine's neighbors take from both.
+class StreamedCopy {
+public:
+    StreamedCopy();
+    double gbps(int threads);  // bytes read plus bytes written, by the wall clock
+
+private:
+    std::vector<std::uint64_t> from_;
+    std::vector<std::uint64_t> to_;
+};
 
 }  // namespace flashmla::bench

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "backends/cpu/cache_values.hpp"
+#include "backends/cpu/cache_quantize.hpp"
 #include "backends/cpu/isa_plain.hpp"
 #include "core/cpu_isa.hpp"
 #include "cpu/paths.hpp"
@@ -87,13 +87,16 @@ private:
 
 void expect_table_search(const cpu::CacheKernels& kernels, const TypedValues& from, float scale) {
     std::vector<std::uint8_t> codes(from.values().size() + 1, 0xee);
-    kernels.quantize(from.dtype(), from.data(), from.count(), scale, codes.data());
+    std::vector<std::uint8_t> by_steps = codes;
+    kernels.quantize(from.dtype(), from.data(), from.count(), {.value = scale}, codes.data());
+    kernels.quantize(from.dtype(), from.data(), from.count(), cpu::flat_scale(kernels, scale), by_steps.data());
     for (int i = 0; i < from.count(); ++i) {
         const auto quotient = static_cast<float>(double{from.values()[i]} / double{scale});
         ASSERT_EQ(codes[i], reference::nearest_e4m3(quotient))
             << name(from.dtype()) << ' ' << from.values()[i] << " / " << scale << ", " << i << " of " << from.count();
     }
     ASSERT_EQ(codes[from.count()], 0xee);
+    ASSERT_EQ(codes, by_steps) << scale;
 }
 
 // Runs with NaN, infinity or values past 448 take another way than runs without; a run that is short takes no vector.
@@ -114,6 +117,43 @@ TEST_P(CacheValues, QuantizeIsTheTableSearchOfAnFp32Quotient) {
             expect_table_search(kernels_, TypedValues(dtype, within), scale);
             within.resize(std::min<std::size_t>(within.size(), 77));
             expect_table_search(kernels_, TypedValues(dtype, within), scale);
+        }
+    }
+}
+
+// Scales whose significands are random, or within a few units of those that make quotients fall beside a boundary.
+std::vector<float> awkward_scales() {
+    std::vector<float> scales;
+    std::uint32_t state = 1;
+    for (const std::uint32_t exponent : {114u, 127u, 135u, 38u, 216u, 9u, 244u}) {
+        for (std::uint32_t i = 0; i < 40; ++i) {
+            state = state * 1664525u + 1013904223u;
+            const std::uint32_t near_boundary = ((i << 20) + (state >> 28) - 8) & 0x7fffff;
+            scales.push_back(core::float_from_bits(exponent << 23 | (i % 2 == 0 ? state >> 9 : near_boundary)));
+        }
+    }
+    return scales;
+}
+
+TEST_P(CacheValues, ValuesBesideTheBoundariesBetweenCodesAtAwkwardScales) {
+    for (const float scale : awkward_scales()) {
+        std::vector<float> values;
+        for (std::uint8_t code = 0; code < 126; ++code) {
+            const double boundary = (reference::e4m3_value(code) + reference::e4m3_value(code + 1)) / 2;
+            const std::uint32_t nearest = core::float_bits(static_cast<float>(boundary * double{scale}));
+            for (std::uint32_t bits = nearest - 3; bits <= nearest + 3; ++bits) {
+                values.push_back(core::float_from_bits(bits));
+                values.push_back(-core::float_from_bits(bits));
+            }
+        }
+        for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+            const TypedValues from(dtype, values);
+            std::vector<std::uint8_t> codes(values.size());
+            kernels_.quantize(dtype, from.data(), from.count(), cpu::flat_scale(kernels_, scale), codes.data());
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                ASSERT_EQ(codes[i], core::quantize(from.values()[i], scale))
+                    << name(dtype) << ' ' << from.values()[i] << " / " << scale;
+            }
         }
     }
 }
@@ -172,7 +212,7 @@ TEST_P(CacheValues, EveryCodeAtEveryScaleComesBack) {
             std::vector<std::uint8_t> again(256);
             auto* bytes = reinterpret_cast<std::uint8_t*>(values.data());
             kernels_.dequantize(codes.data(), 256, scale, DType::kFloat32, bytes);
-            kernels_.quantize(DType::kFloat32, bytes, 256, scale, again.data());
+            kernels_.quantize(DType::kFloat32, bytes, 256, {.value = scale}, again.data());
             for (int code = 0; code < 256; ++code) {
                 const double exact = reference::e4m3_value(codes[code]) * double{scale};
                 if (std::isnan(exact)) {

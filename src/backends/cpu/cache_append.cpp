@@ -38,7 +38,8 @@ void rotate(float* x, int width, const float* cos_sin, RotaryStyle style) {
 
 class Appender {
 public:
-    Appender(const core::AppendCall& call, const CacheKernels& kernels) : call_(call), kernels_(kernels) {}
+    Appender(const core::AppendCall& call, const CacheKernels& kernels)
+        : call_(call), kernels_(kernels), encoder_(kernels, call.cache, call.power_of_two) {}
 
     void run(int thread, int threads, std::int64_t bytes_of_call) const {
         const Writer writer(bytes_of_call);
@@ -114,7 +115,7 @@ private:
             load_rope(token, rope);
             values.rope = {DType::kFloat32, reinterpret_cast<const std::uint8_t*>(rope), call_.rope.width};
         }
-        encode_token(kernels_, call_.cache, call_.power_of_two, values, parts);
+        encoder_.encode(values, parts);
     }
 
     void load_rope(std::int64_t token, float* to) const {
@@ -137,6 +138,7 @@ private:
 
     const core::AppendCall& call_;
     const CacheKernels& kernels_;
+    const TokenEncoder encoder_;
 };
 
 }  // namespace

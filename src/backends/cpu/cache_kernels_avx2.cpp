@@ -1,4 +1,4 @@
-#include "backends/cpu/cache_values.hpp"
+#include "backends/cpu/cache_quantize.hpp"
 #include "backends/cpu/isa_avx2.hpp"
 
 namespace flashmla::backends::cpu {

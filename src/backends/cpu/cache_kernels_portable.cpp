@@ -1,6 +1,6 @@
 #include <string>
 
-#include "backends/cpu/cache_values.hpp"
+#include "backends/cpu/cache_quantize.hpp"
 #include "backends/cpu/isa_plain.hpp"
 #include "core/cpu_isa.hpp"
 

@@ -41,7 +41,7 @@ Status copy_pages(const core::CopyPagesCall& call) {
 namespace {
 
 // One record of the source as one of the destination: straight where either holds plain values.
-void convert_token(const CacheKernels& kernels, const core::ConvertCall& call,
+void convert_token(const CacheKernels& kernels, const core::ConvertCall& call, const TokenEncoder& encoder,
                    const core::RecordParts<std::uint8_t>& from, const core::RecordParts<std::uint8_t>& to) {
     const CacheFormat format = call.destination.format;
     const int d_qk = call.destination.d_qk;
@@ -58,7 +58,7 @@ void convert_token(const CacheKernels& kernels, const core::ConvertCall& call,
         decode_token(kernels, call.source, from, DType::kFloat32, bytes);
         values = divide_row(format, d_qk, DType::kFloat32, bytes);
     }
-    encode_token(kernels, call.destination, call.power_of_two, values, to);
+    encoder.encode(values, to);
 }
 
 }  // namespace
@@ -67,6 +67,7 @@ Status convert(const core::ConvertCall& call) {
     const Result<const CacheKernels*> selected = select_cache_kernels();
     if (!selected.ok()) return selected.status();
     const CacheKernels& kernels = *selected.value();
+    const TokenEncoder encoder(kernels, call.destination, call.power_of_two);
     const std::int64_t tokens = call.source.num_pages * call.source.page_size;
     const std::int64_t written = tokens * cache_record_bytes(call.destination.format, call.destination.d_qk);
     const std::int64_t read = tokens * cache_record_bytes(call.source.format, call.source.d_qk);
@@ -78,14 +79,15 @@ Status convert(const core::ConvertCall& call) {
             const auto source = [&](std::int64_t token) { return core::record_parts(call.source, page, token); };
             if (!writer.streams()) {
                 for (std::int64_t token = range.begin; token < range.end; ++token) {
-                    convert_token(kernels, call, source(token), core::record_parts(call.destination, page, token));
+                    convert_token(kernels, call, encoder, source(token),
+                                  core::record_parts(call.destination, page, token));
                 }
                 return;
             }
             for (std::int64_t begin = range.begin; begin < range.end; begin += stage.capacity()) {
                 const std::int64_t count = core::min_of(stage.capacity(), range.end - begin);
                 for (std::int64_t i = 0; i < count; ++i) {
-                    convert_token(kernels, call, source(begin + i), stage.parts(i));
+                    convert_token(kernels, call, encoder, source(begin + i), stage.parts(i));
                 }
                 stage.write(call.destination, {page, begin}, count, writer);
             }

@@ -14,35 +14,40 @@ void write_bytes(const Writer& writer, std::uint8_t* to, const std::uint8_t* fro
 
 }  // namespace
 
-void encode_token(const CacheKernels& kernels, const core::CacheView& cache, bool power_of_two,
-                  const TokenValues& token, const core::RecordParts<std::uint8_t>& parts) {
-    const core::RecordShape shape = core::record_shape(cache.format, cache.d_qk);
+TokenEncoder::TokenEncoder(const CacheKernels& kernels, const core::CacheView& cache, bool power_of_two)
+    : kernels_(kernels),
+      format_(cache.format),
+      shape_(core::record_shape(cache.format, cache.d_qk)),
+      power_of_two_(core::uses_power_of_two(cache.format, power_of_two)),
+      flat_(cache.format == CacheFormat::kFp8Flat ? flat_scale(kernels, cache.scale) : FlatScale{}) {}
+
+void TokenEncoder::encode(const TokenValues& token, const core::RecordParts<std::uint8_t>& parts) const {
     const ValueRun& latent = token.latent;
     const ValueRun& rope = token.rope;
-    if (!shape.e4m3) {
-        const DType dtype = element_type(cache.format);
-        kernels.cast(latent.dtype, latent.data, latent.width, dtype, parts.values);
-        kernels.cast(rope.dtype, rope.data, rope.width, dtype, parts.values + 2 * latent.width);
+    if (!shape_.e4m3) {
+        const DType dtype = element_type(format_);
+        kernels_.cast(latent.dtype, latent.data, latent.width, dtype, parts.values);
+        kernels_.cast(rope.dtype, rope.data, rope.width, dtype, parts.values + 2 * latent.width);
         return;
     }
-    if (shape.group == 0) {
-        kernels.quantize(latent.dtype, latent.data, latent.width, cache.scale, parts.values);
-        kernels.quantize(rope.dtype, rope.data, rope.width, cache.scale, parts.values + latent.width);
+    if (shape_.group == 0) {
+        kernels_.quantize(latent.dtype, latent.data, latent.width, flat_, parts.values);
+        kernels_.quantize(rope.dtype, rope.data, rope.width, flat_, parts.values + latent.width);
         return;
     }
     float scales[kMaxGroups];
-    kernels.quantize_groups({.dtype = latent.dtype,
-                             .data = latent.data,
-                             .groups = shape.groups(),
-                             .group = shape.group,
-                             .power_of_two = core::uses_power_of_two(cache.format, power_of_two)},
-                            scales, parts.values);
-    for (int group = 0; group < shape.groups(); ++group) {
+    kernels_.quantize_groups({.dtype = latent.dtype,
+                              .data = latent.data,
+                              .groups = shape_.groups(),
+                              .group = shape_.group,
+                              .power_of_two = power_of_two_},
+                             scales, parts.values);
+    for (int group = 0; group < shape_.groups(); ++group) {
         const bool wrong = core::planted(core::PlantedFault::kScaleOfWrongTile);
-        core::store_scale(cache.format, parts.scales, wrong ? (group + 1) % shape.groups() : group, scales[group]);
+        core::store_scale(format_, parts.scales, wrong ? (group + 1) % shape_.groups() : group, scales[group]);
     }
-    core::store_pad(cache.format, parts.scales);
-    kernels.cast(rope.dtype, rope.data, rope.width, DType::kBFloat16, parts.rope);
+    core::store_pad(format_, parts.scales);
+    kernels_.cast(rope.dtype, rope.data, rope.width, DType::kBFloat16, parts.rope);
 }
 
 void decode_token(const CacheKernels& kernels, const core::CacheView& cache,

@@ -22,9 +22,19 @@ struct TokenValues {
     ValueRun rope;
 };
 
-// Into the record, quantised as the format asks.
-void encode_token(const CacheKernels& kernels, const core::CacheView& cache, bool power_of_two,
-                  const TokenValues& token, const core::RecordParts<std::uint8_t>& parts);
+// Tokens into records of a cache, quantised as its format asks. One serves all threads of a call.
+class TokenEncoder {
+public:
+    TokenEncoder(const CacheKernels& kernels, const core::CacheView& cache, bool power_of_two);
+    void encode(const TokenValues& token, const core::RecordParts<std::uint8_t>& parts) const;
+
+private:
+    const CacheKernels& kernels_;
+    const CacheFormat format_;
+    const core::RecordShape shape_;
+    const bool power_of_two_;
+    const FlatScale flat_;
+};
 
 // The d_qk values of a record, one after the other.
 void decode_token(const CacheKernels& kernels, const core::CacheView& cache,

@@ -11,6 +11,7 @@ namespace flashmla::backends::cpu {
 template <class Tag>
 struct Avx2 {
     static constexpr int kLanes = 8;
+    static constexpr bool kFused = true;
 
     static FLASHMLA_INLINE __m256 multiply_add_f32(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
     static FLASHMLA_INLINE __m256 decode_fp16(const void* from) {
@@ -39,20 +40,39 @@ struct Avx2 {
         return reinterpret_cast<Lanes<2 * kLanes>::Half>(_mm256_permute4x64_epi64(words, 0xd8));
     }
     using Words = Lanes<2 * kLanes>::Half;
-    // For lanes below 2^15.
-    static FLASHMLA_INLINE bool any_below(Words a, Words b) {
-        const __m256i below = _mm256_cmpgt_epi16(reinterpret_cast<__m256i>(b), reinterpret_cast<__m256i>(a));
-        return _mm256_testz_si256(below, below) == 0;
+    // The instruction looks for the smallest of eight.
+    static FLASHMLA_INLINE std::uint16_t largest_word(Words words) {
+        const auto lanes = reinterpret_cast<__m256i>(words);
+        const __m128i eight = _mm_max_epu16(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
+        const __m128i smallest = _mm_minpos_epu16(_mm_xor_si128(eight, _mm_set1_epi16(-1)));
+        return static_cast<std::uint16_t>(~_mm_cvtsi128_si32(smallest));
     }
-    static FLASHMLA_INLINE ByteLanes<4 * kLanes>::Byte signed_codes(Words low, Words high, Words low_signs,
-                                                                    Words high_signs) {
-        const __m256i codes = _mm256_packus_epi16(reinterpret_cast<__m256i>(low), reinterpret_cast<__m256i>(high));
-        // Saturation keeps signs.
-        const __m256i signs =
-            _mm256_packs_epi16(reinterpret_cast<__m256i>(low_signs), reinterpret_cast<__m256i>(high_signs));
-        const __m256i top = _mm256_and_si256(signs, _mm256_set1_epi8(static_cast<char>(0x80)));
-        return reinterpret_cast<ByteLanes<4 * kLanes>::Byte>(
-            _mm256_permute4x64_epi64(_mm256_or_si256(codes, top), 0xd8));
+    // Packing takes the two halves of registers apart: bytes are in order again when the middle quarters change places.
+    using WideBytes = ByteLanes<4 * kLanes>::Byte;
+    static FLASHMLA_INLINE WideBytes pack_bytes(Words low, Words high) {
+        return reinterpret_cast<WideBytes>(
+            _mm256_packus_epi16(reinterpret_cast<__m256i>(low), reinterpret_cast<__m256i>(high)));
+    }
+    // Saturation keeps signs.
+    static FLASHMLA_INLINE WideBytes pack_signs(Words low, Words high) {
+        return reinterpret_cast<WideBytes>(
+                   _mm256_packs_epi16(reinterpret_cast<__m256i>(low), reinterpret_cast<__m256i>(high))) &
+               0x80;
+    }
+    static FLASHMLA_INLINE WideBytes in_order(WideBytes bytes) {
+        return reinterpret_cast<WideBytes>(_mm256_permute4x64_epi64(reinterpret_cast<__m256i>(bytes), 0xd8));
+    }
+    static FLASHMLA_INLINE WideBytes repeated(const std::uint8_t* bytes) {
+        return reinterpret_cast<WideBytes>(
+            _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes))));
+    }
+    static FLASHMLA_INLINE WideBytes look_up(WideBytes table, WideBytes indices) {
+        return reinterpret_cast<WideBytes>(
+            _mm256_shuffle_epi8(reinterpret_cast<__m256i>(table), reinterpret_cast<__m256i>(indices)));
+    }
+    static FLASHMLA_INLINE bool any(WideBytes bytes) {
+        const auto lanes = reinterpret_cast<__m256i>(bytes);
+        return _mm256_testz_si256(lanes, lanes) == 0;
     }
 };
 

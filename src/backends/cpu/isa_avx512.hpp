@@ -11,6 +11,7 @@ namespace flashmla::backends::cpu {
 template <class Tag>
 struct Avx512 {
     static constexpr int kLanes = 16;
+    static constexpr bool kFused = true;
     static constexpr int kPanelVectors = 2;
 
     template <int kVectors>

@@ -11,6 +11,7 @@ namespace flashmla::backends::cpu {
 template <class Tag, int kLaneCount>
 struct Plain {
     static constexpr int kLanes = kLaneCount;
+    static constexpr bool kFused = false;
     using F = typename Lanes<kLanes>::Float;
     using H = typename Lanes<kLanes>::Half;
     using Byte = typename ByteLanes<kLanes>::Byte;
@@ -39,19 +40,38 @@ struct Plain {
         return words;
     }
     using Words = typename Lanes<2 * kLanes>::Half;
-    static FLASHMLA_INLINE bool any_below(Words a, Words b) {
-        bool any = false;
-        for (int i = 0; i < 2 * kLanes; ++i) any = any || a[i] < b[i];
-        return any;
+    static FLASHMLA_INLINE std::uint16_t largest_word(Words words) {
+        std::uint16_t largest = 0;
+        for (int i = 0; i < 2 * kLanes; ++i) largest = words[i] > largest ? words[i] : largest;
+        return largest;
     }
-    static FLASHMLA_INLINE typename ByteLanes<4 * kLanes>::Byte signed_codes(Words low, Words high, Words low_signs,
-                                                                             Words high_signs) {
-        using Part = typename ByteLanes<2 * kLanes>::Byte;
-        const Part parts[2] = {__builtin_convertvector(low | (low_signs >> 8 & 0x80), Part),
-                               __builtin_convertvector(high | (high_signs >> 8 & 0x80), Part)};
-        typename ByteLanes<4 * kLanes>::Byte bytes;
-        __builtin_memcpy(&bytes, parts, sizeof(bytes));
+    using WideBytes = typename ByteLanes<4 * kLanes>::Byte;
+    static FLASHMLA_INLINE WideBytes pack_bytes(Words low, Words high) {
+        WideBytes bytes;
+        for (int i = 0; i < 4 * kLanes; ++i) {
+            const auto lane = static_cast<std::int16_t>(i < 2 * kLanes ? low[i] : high[i - 2 * kLanes]);
+            bytes[i] = static_cast<std::uint8_t>(lane < 0 ? 0 : lane > 255 ? 255 : lane);
+        }
         return bytes;
+    }
+    static FLASHMLA_INLINE WideBytes pack_signs(Words low, Words high) {
+        return pack_bytes(low >> 8 & 0x80, high >> 8 & 0x80);
+    }
+    static FLASHMLA_INLINE WideBytes in_order(WideBytes bytes) { return bytes; }
+    static FLASHMLA_INLINE WideBytes repeated(const std::uint8_t* bytes) {
+        WideBytes vector;
+        for (int i = 0; i < 4 * kLanes; ++i) vector[i] = bytes[i % 16];
+        return vector;
+    }
+    static FLASHMLA_INLINE WideBytes look_up(WideBytes table, WideBytes indices) {
+        WideBytes bytes;
+        for (int i = 0; i < 4 * kLanes; ++i) bytes[i] = table[indices[i]];
+        return bytes;
+    }
+    static FLASHMLA_INLINE bool any(WideBytes bytes) {
+        bool any = false;
+        for (int i = 0; i < 4 * kLanes; ++i) any = any || bytes[i] != 0;
+        return any;
     }
 };
 

@@ -19,6 +19,7 @@ struct Lanes {
     typedef std::int32_t Int __attribute__((vector_size(4 * kLanes)));
     typedef std::uint32_t Uint __attribute__((vector_size(4 * kLanes)));
     typedef std::uint16_t Half __attribute__((vector_size(2 * kLanes)));
+    typedef std::int16_t SignedHalf __attribute__((vector_size(2 * kLanes)));
 };
 
 template <class Ops>
