@@ -16,13 +16,29 @@ def same(a, b):
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
+def where_different(name, first, second):
+    """Which elements of two tensors (b, ...) have other bits, in words: how a wrong tile, row or partial result shows."""
+    integers = {2: torch.int16, 4: torch.int32}[first.element_size()]
+    other = (first.view(integers) != second.view(integers)).nonzero()
+    if not len(other):
+        return []
+    ranges = " x ".join(f"{int(low)}..{int(high)}" for low, high in zip(other.amin(0), other.amax(0), strict=True))
+    place = tuple(other[0].tolist())
+    values = f"{first[place].item():.6g} and {second[place].item():.6g} at {list(place)}"
+    return [f"{len(other)} of {name}{list(first.shape)} within {ranges}, {len(other[:, 0].unique())} requests; {values}"]
+
+
 def repeats(case, times):
+    """Goes on after a difference: how often it comes, and where, tells a race's kind."""
     case.build()
-    first = bits(*case.run())
+    first = case.run()
+    complaints = []
     for i in range(times):
-        if not same(first, bits(*case.run())):
-            return f"run {i + 2} differs from run 1"
-    return None
+        again = case.run()
+        if not same(bits(*first), bits(*again)):
+            places = where_different("out", first[0], again[0]) + where_different("lse", first[1], again[1])
+            complaints.append(f"run {i + 2} differs from run 1: {', '.join(places)}")
+    return f"{len(complaints)} of {times} runs: {'; '.join(complaints[:4])}" if complaints else None
 
 
 def invariant(h_q, s_q, length, dtype, device, sizes, most):
@@ -52,8 +68,8 @@ def invariant(h_q, s_q, length, dtype, device, sizes, most):
     return None
 
 
-def run(section, device, short=False, small=False):
-    times = 3 if short or small else 100
+def run(section, device, short=False, small=False, most_repeats=100):
+    times = 3 if short or small else most_repeats
     scale = 0.02 if small else 1.0
     rng = random.Random(37)
     lengths = [rng.randint(0, int(6000 * scale)) for _ in range(37)]
