@@ -1,5 +1,5 @@
-// mbarriers in shared memory. CUTLASS's wrappers carry no compiler fence, so ordinary loads and stores may be moved
-// across them; these add it.
+// mbarriers in shared memory, named barriers, and the fence before bulk copies and WGMMA. CUTLASS's wrappers carry no
+// compiler fence, so ordinary loads and stores may be moved across them; these add it.
 #pragma once
 
 #include <cutlass/arch/barrier.h>
@@ -9,6 +9,20 @@
 namespace flashmla::gpu {
 
 __device__ __forceinline__ void compiler_fence() { asm volatile("" ::: "memory"); }
+
+// Named barrier `id` (0 to 7) of `threads` threads.
+__device__ __forceinline__ void sync_threads(int threads, int id) {
+    compiler_fence();
+    cutlass::arch::NamedBarrier::sync(threads, id);
+    compiler_fence();
+}
+
+// What this thread stored to shared memory, for bulk copies and WGMMA that it or another thread starts once told.
+__device__ __forceinline__ void fence_for_async_readers() {
+    compiler_fence();
+    cutlass::arch::fence_view_async_shared();
+    compiler_fence();
+}
 
 struct Barrier {
     std::uint64_t word;

@@ -75,11 +75,17 @@ def run(section, device, short=False, small=False, most_repeats=100):
     lengths = [rng.randint(0, int(6000 * scale)) for _ in range(37)]
     for dtype in (torch.bfloat16, torch.float16):
         for call in ("drop_in", "invariant"):
+            options = {"dtype": dtype, "call": call, "device": device}
             for case in (
-                Case(lengths, 128, dtype=dtype, call=call, device=device),
-                Case(lengths, 128, 2, causal=True, dtype=dtype, call=call, device=device),
-                Case([int(16384 * scale)], 16, dtype=dtype, call=call, device=device),
-                Case([int(16384 * scale)], 128, dtype=dtype, call=call, device=device),
+                Case(lengths, 128, **options),
+                Case(lengths, 128, 2, causal=True, **options),
+                Case([int(16384 * scale)], 16, **options),
+                Case([int(16384 * scale)], 128, **options),
+                # The same without pairs of CTAs; without part-filled pages; pieces of one key tile.
+                Case(lengths, 16, **options),
+                Case(lengths, 64, **options),
+                Case([n // 64 * 64 for n in lengths], 128, **options),
+                Case([64] * int(200 * scale), 128, **options),
             ):
                 section.check(f"{times} repeats, {case}", lambda case=case: repeats(case, times))
     section.progress("repeats")

@@ -4,8 +4,6 @@
 // 8 * i + 2 * (lane % 4) + {0, 1}; element [4 * i + 2 * (upper row) + column % 2].
 #pragma once
 
-#include <cutlass/arch/barrier.h>
-
 #include <cute/arch/mma_sm90_gmma.hpp>
 
 #include "backends/sm90/decode_dense/results.cuh"
@@ -251,7 +249,7 @@ struct Scores {
                 if (tile >= first_masked) mask(tile);
                 softmax(tile_count & 1, tile == tile_begin);
                 gpu::jitter(110 + warp);
-                cutlass::arch::fence_view_async_shared();
+                gpu::fence_for_async_readers();
                 if (!kHoldValues && tile + 1 < tile_end) publish(tile_count & 1);
                 ++tile_count;
             }

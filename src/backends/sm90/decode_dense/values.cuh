@@ -2,8 +2,6 @@
 // 256-511.
 #pragma once
 
-#include <cutlass/arch/barrier.h>
-
 #include <cute/arch/copy_sm90_tma.hpp>
 #include <cute/arch/mma_sm90_gmma.hpp>
 
@@ -29,7 +27,7 @@ struct Values {
 
     float o[2][64];  // [pair of this side][accumulator of 64 x 128]
 
-    __device__ __forceinline__ void sync_warpgroup() { cutlass::arch::NamedBarrier::sync(128, 1 + side); }
+    __device__ __forceinline__ void sync_warpgroup() { gpu::sync_threads(128, 1 + side); }
 
     // This side's pair i of the key tile at the ring's position.
     __device__ __forceinline__ gpu::RingPosition<kRingSlots> pair(int i) const { return ring.ahead(2 * i + side); }
@@ -61,7 +59,7 @@ struct Values {
                 *reinterpret_cast<uint4*>(tile + gpu::tile_offset(row, chunk)) = uint4{0, 0, 0, 0};
             }
         }
-        cutlass::arch::fence_view_async_shared();
+        gpu::fence_for_async_readers();
         sync_warpgroup();
     }
 
@@ -189,7 +187,7 @@ struct Values {
                                     gpu::pack<Element>(v[4], v[5]), gpu::pack<Element>(v[6], v[7]));
             }
         }
-        cutlass::arch::fence_view_async_shared();
+        gpu::fence_for_async_readers();
         sync_warpgroup();
         if (at.thread() == 0) {
 #pragma unroll
