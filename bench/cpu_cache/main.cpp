@@ -288,8 +288,7 @@ int run(const char* output, int samples) {
         {"inputs", "bf16 rows, standard normal; pages in shuffled order"},
         {"rate",
          "bytes read once plus bytes written once, without lines that are read because they are about to be written; "
-         "streamed copy = a copy past the caches of 64 MiB on as many threads right before each call, share = median "
-         "of "
+         "streamed copy = 64 MiB copied past the caches by as many threads right before each call, share = median of "
          "the calls' shares; memory rate = best of reading, memset, memcpy and a copy past the caches over 256 MiB"}};
     const int threads = device.value().num_processors;
     Json records = Json::array();
