@@ -40,6 +40,8 @@ struct Scores {
         gpu::arrive_as_warp_everywhere<kCluster>(barrier, lane);
     }
 
+    // Into registers. Only issues the loads: the slots must not be given back before they are done, and an arrival at
+    // another CTA's barrier does not wait for them.
     __device__ __forceinline__ void load_query() {
         const auto at = gpu::place();
         shared.barriers.q_pairs_full[q_count & 1].wait((q_count >> 1) & 1);
@@ -47,7 +49,7 @@ struct Scores {
         for (int pair = 0; pair < kQueryPairs; ++pair) {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const unsigned char* tile = shared.pairs[ring.slot] + half * gpu::kTileBytes;
+                const unsigned char* tile = shared.pairs[ring.ahead(pair).slot] + half * gpu::kTileBytes;
 #pragma unroll
                 for (int step = 0; step < 4; ++step) {
                     std::uint32_t words[4];
@@ -56,8 +58,16 @@ struct Scores {
                     for (int i = 0; i < 4; ++i) q[2 * pair + half][4 * step + i] = words[i];
                 }
             }
-            release(shared.barriers.slot_empty[ring.slot]);
-            ring.advance(1);
+        }
+        ring.advance(kQueryPairs);
+    }
+
+    // The query's slots, just behind the first key tile's. To be called when WGMMA that read the registers are issued:
+    // then the loads are done.
+    __device__ __forceinline__ void release_query_pairs() {
+#pragma unroll
+        for (int pair = 0; pair < kQueryPairs; ++pair) {
+            release(shared.barriers.slot_empty[ring.ahead(kRingSlots - kQueryPairs + pair).slot]);
         }
     }
 
@@ -79,6 +89,7 @@ struct Scores {
         }
         cute::warpgroup_commit_batch();
         if (first) {
+            release_query_pairs();
             shared.barriers.q_tail_full.wait(q_count & 1);
             ++q_count;
         }
