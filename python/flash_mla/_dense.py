@@ -1,4 +1,7 @@
-"""Dense decode on torch tensors. Eager calls go straight to the binding; tracing goes through a registered operator."""
+"""Dense decode on torch tensors.
+
+Eager calls go to _core.decode_torch, and step by step where that declines; tracing goes through a registered operator.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,25 @@ import flashmla
 import torch
 from flashmla import _core
 
-try:  # inductor's allocation call: 0.6 us a tensor where new_empty takes 2; on the current device only
-    from torch._C._dynamo.guards import _empty_strided_cuda
-except ImportError:
-    _empty_strided_cuda = None
-
-_decode = _core.decode
 _FLOAT32 = torch.float32
-_current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
 # torch 2.10 and newer let the binding read a tensor in place, and ask for the current stream and for scratch memory.
 _CAN_DESCRIBE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
 
-def decode(
+def _find_allocation() -> tuple[Any, ...] | None:
+    """What _core.decode_torch makes outputs with: inductor's allocation calls, 0.7 us a tensor where new_empty takes 2."""
+    try:
+        from torch._C._dynamo.guards import _empty_strided_cpu, _empty_strided_cuda
+    except ImportError:
+        return None
+    current_device = getattr(torch._C, "_cuda_getDevice", None)
+    return _empty_strided_cpu, _empty_strided_cuda, current_device, _FLOAT32, torch.bfloat16, torch.float16
+
+
+ALLOCATION = _find_allocation() if _CAN_DESCRIBE else None
+
+
+def decode_in_steps(
     q: torch.Tensor,
     k_cache: torch.Tensor,
     block_table: torch.Tensor | None,
@@ -31,7 +40,7 @@ def decode(
     batch_invariant: bool,
     out: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(out, lse) of a dense call on plain tensors. Every line counts here: eager callers time it against a kernel's launch."""
+    """(out, lse) of a dense call on plain tensors, step by step: for whatever _core.decode_torch declines."""
     shape = q.shape
     if len(shape) != 4 or not 0 < head_dim_v <= shape[3]:
         complain(q, k_cache, block_table, cache_seqlens, head_dim_v)
@@ -41,17 +50,9 @@ def decode(
         )
     if out is not None:
         check_out(out, head_dim_v)
-    b, s_q, h_q, _ = shape
-    if _empty_strided_cuda is not None and q.is_cuda and q.get_device() == _current_device():
-        if out is None:
-            row = h_q * head_dim_v
-            out = _empty_strided_cuda((b, s_q, h_q, head_dim_v), (s_q * row, row, head_dim_v, 1), q.dtype)
-        lse = _empty_strided_cuda((b, h_q, s_q), (h_q * s_q, s_q, 1), _FLOAT32)
-    else:
-        if out is None:
-            out = q.new_empty((b, s_q, h_q, head_dim_v))
-        lse = q.new_empty((b, h_q, s_q), dtype=_FLOAT32)
-    _decode(
+    fresh, lse = outputs(q, head_dim_v)
+    out = fresh if out is None else out
+    _core.decode(
         q, k_cache, block_table, cache_seqlens, None, out, lse, softmax_scale, causal, batch_invariant, "", 0, None, None
     )
     return out, lse
@@ -124,12 +125,19 @@ _library.define(f"dense_decode({_ARGUMENTS}) -> (Tensor, Tensor)")
 _library.define(f"dense_decode_out({_ARGUMENTS}, Tensor(a!) out) -> Tensor")
 
 
+def _run(*arguments: Any, out: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    arguments = *arguments, out
+    result = _core.decode_torch(*(*arguments, None, ALLOCATION))
+    return decode_in_steps(*arguments) if result is None else result
+
+
 def _run_out(*arguments: Any) -> torch.Tensor:
-    return decode(*arguments)[1]
+    *inputs, out = arguments
+    return _run(*inputs, out=out)[1]
 
 
 for _key in ("CPU", "CUDA"):
-    _library.impl("dense_decode", decode, _key)
+    _library.impl("dense_decode", _run, _key)
     _library.impl("dense_decode_out", _run_out, _key)
 
 

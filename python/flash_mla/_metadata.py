@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import tree_map
 
 COLUMNS = 8
+_INT32 = torch.int32
 
 
-@dataclass(frozen=True)
-class Config:
-    """What a metadata object was first used for."""
+class Config(NamedTuple):
+    """What a metadata object was first used for. _core.decode_torch compares it with a call, field by field in this order."""
 
     b: int
     s_q: int
@@ -45,7 +44,6 @@ class FlashMLASchedMeta:
         self.config = config
         self.tile_scheduler_metadata = tile_scheduler_metadata
         self.num_splits = num_splits
-        self._use: Any = None  # what config was made from: compared on each call, at a tenth of the cost
 
     def __repr__(self) -> str:
         table = self.tile_scheduler_metadata
@@ -135,6 +133,11 @@ def check_lengths(cache_seqlens: torch.Tensor) -> None:
 
 def check_tables(metadata: Any, num_splits: Any) -> None:
     """Metadata given as plain tensors: any int32 tensors will do, since nothing reads them."""
+    try:
+        if metadata.dtype is _INT32 and (num_splits is None or num_splits.dtype is _INT32):
+            return
+    except AttributeError:
+        pass
     for name, value in (("tile_scheduler_metadata", metadata), ("num_splits", num_splits)):
         if value is None and name == "num_splits":
             continue
@@ -144,36 +147,35 @@ def check_tables(metadata: Any, num_splits: Any) -> None:
             raise ValueError(f"{name}: got {_kind(value)}, wanted int32")
 
 
-def check_use(
-    metadata: FlashMLASchedMeta, q: torch.Tensor, k_cache: torch.Tensor, causal: bool, *modes: Any
-) -> Any:
-    """Refuses an object that another kind of call has filled. Returns what mark_used wants; None for malformed tensors.
+def check_use(metadata: FlashMLASchedMeta, q: torch.Tensor, k_cache: torch.Tensor, causal: bool, *modes: Any) -> None:
+    """Refuses an object that another kind of call has filled.
 
     `modes` are is_fp8_kvcache, topk, extra_page_block_size and extra_topk of a call that is more than dense decode.
     """
-    try:
-        cache_shape = k_cache.shape
-        use = q.shape, cache_shape[1], cache_shape[2], causal, *modes
-    except (AttributeError, IndexError):
-        return None  # the operation itself names what is wrong
     known = metadata.config
-    if known is None or metadata._use == use or len(use[0]) != 4:
-        return use
-    now = _config(use)
-    for field in fields(Config):
-        before, wanted = getattr(known, field.name), getattr(now, field.name)
+    if known is None:
+        return
+    try:
+        now = _config(q, k_cache, causal, *modes)
+    except (AttributeError, IndexError, ValueError):
+        return  # malformed tensors: the operation itself names what is wrong
+    if known == now:
+        return
+    for field in Config._fields:
+        before, wanted = getattr(known, field), getattr(now, field)
         if before != wanted:
             raise ValueError(
-                f"tile_scheduler_metadata: got an object first used with {field.name} = {before}, wanted one for "
-                f"{field.name} = {wanted}; make a new one with get_mla_metadata() for each kind of call"
+                f"tile_scheduler_metadata: got an object first used with {field} = {before}, wanted one for "
+                f"{field} = {wanted}; make a new one with get_mla_metadata() for each kind of call"
             )
-    return use
 
 
-def mark_used(metadata: FlashMLASchedMeta, use: Any, device: torch.device) -> None:
-    """Fills an object at its first use. Tables that the caller has put there stay."""
-    metadata._use, metadata.config = use, _config(use)
-    table, num_splits = make_tables(metadata.config.b, device)
+def mark_used(
+    metadata: FlashMLASchedMeta, q: torch.Tensor, k_cache: torch.Tensor, causal: bool, *modes: Any
+) -> None:
+    """Fills an object at its first use, of which check_use has the arguments. Tables that the caller has put there stay."""
+    metadata.config = _config(q, k_cache, causal, *modes)
+    table, num_splits = make_tables(metadata.config.b, q.device)
     if metadata.tile_scheduler_metadata is None:
         metadata.tile_scheduler_metadata = table
     if metadata.num_splits is None:
@@ -181,9 +183,9 @@ def mark_used(metadata: FlashMLASchedMeta, use: Any, device: torch.device) -> No
     metadata.have_initialized = True
 
 
-def _config(use: Any) -> Config:
-    (b, s_q, h_q, _), page_block_size, h_k, causal, *modes = use
-    return Config(b, s_q, h_q, page_block_size, h_k, bool(causal), *(modes or [False]))
+def _config(q: torch.Tensor, k_cache: torch.Tensor, causal: bool, *modes: Any) -> Config:
+    b, s_q, h_q, _ = q.shape
+    return Config(b, s_q, h_q, k_cache.shape[1], k_cache.shape[2], bool(causal), *(modes or [False]))
 
 
 def _kind(tensor: torch.Tensor) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import torch
+from flashmla._core import decode_torch
+from torch import Tensor
+from torch.compiler import is_compiling
 
 from flash_mla import _dense, _modes
 from flash_mla._metadata import (
@@ -17,7 +20,7 @@ from flash_mla._metadata import (
     mark_used,
 )
 from flash_mla._operators import check_tensor, is_traced
-from flash_mla._options import batch_invariant, set_batch_invariant
+from flash_mla._options import _Switches, batch_invariant, set_batch_invariant
 from flash_mla._prefill import flash_mla_sparse_fwd
 from flash_mla._varlen import (
     flash_attn_varlen_func,
@@ -113,19 +116,32 @@ def flash_mla_with_kvcache(
         return _decode_in_a_mode(
             inputs, tile_scheduler_metadata, num_splits, softmax_scale, causal, is_fp8_kvcache, extras, out
         )
+    # From here on every line counts: eager callers time it against a kernel's launch.
     if softmax_scale is not None:
         softmax_scale = float(softmax_scale)
-    causal = bool(causal)
-    arguments = q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, batch_invariant(), out
-    if torch.compiler.is_compiling() or type(q) is not torch.Tensor:
-        return _dense.traced_decode(*arguments)
-    if not isinstance(tile_scheduler_metadata, FlashMLASchedMeta):
+    if type(q) is not Tensor or is_compiling():
+        return _dense.traced_decode(
+            q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, bool(causal), batch_invariant(), out
+        )
+    metadata = tile_scheduler_metadata if isinstance(tile_scheduler_metadata, FlashMLASchedMeta) else None
+    if metadata is None:
         check_tables(tile_scheduler_metadata, num_splits)
-        return _dense.decode(*arguments)
-    use = check_use(tile_scheduler_metadata, q, k_cache, causal)
-    result = _dense.decode(*arguments)
-    if not tile_scheduler_metadata.have_initialized:
-        mark_used(tile_scheduler_metadata, use, q.device)
+        config = None
+    else:
+        config = metadata.config
+    result: tuple[torch.Tensor, torch.Tensor] | None = decode_torch(
+        q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, _Switches.batch_invariant, out, config,
+        _dense.ALLOCATION,
+    )
+    if result is None:
+        causal = bool(causal)
+        if metadata is not None:
+            check_use(metadata, q, k_cache, causal)
+        result = _dense.decode_in_steps(
+            q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, batch_invariant(), out
+        )
+    if metadata is not None and not metadata.have_initialized:
+        mark_used(metadata, q, k_cache, causal)
     return result
 
 
@@ -160,10 +176,10 @@ def _decode_in_a_mode(
         return _modes.decode(*arguments)
     indices, _, extra_k_cache, extra_indices, *_ = extras
     sizes = is_fp8_kvcache, _size(indices, -1), _size(extra_k_cache, 1), _size(extra_indices, -1)
-    use = check_use(metadata, q, k_cache, causal, *sizes)
+    check_use(metadata, q, k_cache, causal, *sizes)
     result = _modes.decode(*arguments)
     if not metadata.have_initialized:
-        mark_used(metadata, use, q.device)
+        mark_used(metadata, q, k_cache, causal, *sizes)
     return result
 
 

@@ -92,6 +92,20 @@ def decode(
     extras: tuple[Any, ...] | None = None,
     /,
 ) -> None: ...
+def decode_torch(
+    q: Any,
+    k_cache: Any,
+    block_table: Any,
+    cache_seqlens: Any,
+    head_dim_v: int,
+    softmax_scale: float | None,
+    causal: Any,
+    batch_invariant: bool,
+    out: Any,
+    config: Any,
+    allocation: tuple[Any, ...] | None,
+    /,
+) -> tuple[Any, Any] | None: ...
 def sparse_prefill(
     tensors: tuple[Any, ...],
     d_v: int,

@@ -6,6 +6,7 @@
 namespace flashmla::python {
 
 void bind_decode(nanobind::module_& module);
+void bind_torch_decode(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
 void bind_info(nanobind::module_& module);
 void bind_host_array(nanobind::module_& module);

@@ -46,7 +46,7 @@ void project(Projection projection, nb::handle x, nb::handle weight, nb::handle 
     args.x = as_rows("x", kept.read("x", x));
     args.weight = kept.read("weight", weight);
     args.out = as_rows("out", kept.write("out", out));
-    run_on_stream(kept.first(), stream, [&](StreamHandle handle) { return projection(args, handle); });
+    run_on_stream(kept.home(), stream, [&](StreamHandle handle) { return projection(args, handle); });
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ void append(nb::tuple tensors, bool rotary_halves, double cache_scale, bool powe
                           .rotary_style = rotary_halves ? RotaryStyle::kHalves : RotaryStyle::kInterleaved,
                           .cache_scale = cache_scale,
                           .power_of_two_scales = power_of_two_scales};
-    run_on_stream(kept.first(), stream, [&](StreamHandle handle) { return flashmla::append(args, handle); });
+    run_on_stream(kept.home(), stream, [&](StreamHandle handle) { return flashmla::append(args, handle); });
 }
 
 // Rows that gather writes: what a caller has to allocate.
@@ -75,7 +75,7 @@ void gather(nb::handle cache, std::int64_t d_qk, nb::handle slot_ids, nb::handle
                           .cu_seqlens = kept.read_if_given("cu_seqlens", cu_seqlens),
                           .out = kept.write("out", out),
                           .cache_scale = cache_scale};
-    run_on_stream(kept.first(), stream, [&](StreamHandle handle) { return flashmla::gather(args, handle); });
+    run_on_stream(kept.home(), stream, [&](StreamHandle handle) { return flashmla::gather(args, handle); });
 }
 
 void copy_pages(nb::handle source, nb::handle destination, nb::handle page_pairs, std::int64_t d_qk,
@@ -85,7 +85,7 @@ void copy_pages(nb::handle source, nb::handle destination, nb::handle page_pairs
                              .destination = kept.write("destination", destination),
                              .d_qk = d_qk,
                              .page_pairs = kept.read("page_pairs", page_pairs)};
-    run_on_stream(kept.first(), stream, [&](StreamHandle handle) { return flashmla::copy_pages(args, handle); });
+    run_on_stream(kept.home(), stream, [&](StreamHandle handle) { return flashmla::copy_pages(args, handle); });
 }
 
 void convert(nb::handle source, nb::handle destination, std::int64_t d_qk, double source_scale,
@@ -97,7 +97,7 @@ void convert(nb::handle source, nb::handle destination, std::int64_t d_qk, doubl
                            .source_scale = source_scale,
                            .destination_scale = destination_scale,
                            .power_of_two_scales = power_of_two_scales};
-    run_on_stream(kept.first(), stream, [&](StreamHandle handle) { return flashmla::convert(args, handle); });
+    run_on_stream(kept.home(), stream, [&](StreamHandle handle) { return flashmla::convert(args, handle); });
 }
 
 }  // namespace

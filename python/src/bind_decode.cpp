@@ -7,11 +7,8 @@
 #include <utility>
 
 #include "bind.hpp"
-#include "call.hpp"
-#include "flashmla/decode.hpp"
-#include "plan_cache.hpp"
+#include "planned_decode.hpp"
 #include "raise.hpp"
-#include "tensor_import.hpp"
 
 namespace nb = nanobind;
 
@@ -21,20 +18,10 @@ namespace {
 // The arguments both steps share. out and lse may be None in the first: fresh ones then take the shapes the library
 // wants.
 struct Request {
-    ImportedTensor q, k_cache, block_table, cache_seqlens, cu_seqlens_k, out, lse;
-    Arguments extras;
+    Arguments kept;
     DecodeArgs args;
     PlanOptions options;
 };
-
-enum class Presence { kRequired, kOptional };
-
-void set(TensorView& view, ImportedTensor& kept, const char* argument, nb::handle array, Access access,
-         Presence presence) {
-    if (presence == Presence::kOptional && array.is_none()) return;
-    kept = import_tensor(argument, array, access);
-    view = kept.view;
-}
 
 // What sparse calls and fp8 caches add: None, or a tuple (indices, topk_length, extra_k_cache, extra_indices,
 // extra_topk_length, attn_sink, descale_q, descale_k) with None for what is not given.
@@ -53,27 +40,25 @@ void fill_extras(Request& request, nb::handle extras) {
                                                                {"descale_q", &args.descale_q},
                                                                {"descale_k", &args.descale_k}};
     for (Py_ssize_t i = 0; i < kCount; ++i) {
-        *named[i].second = request.extras.read_if_given(named[i].first, PyTuple_GetItem(extras.ptr(), i));
+        *named[i].second = request.kept.read_if_given(named[i].first, PyTuple_GetItem(extras.ptr(), i));
     }
 }
 
 void fill(Request& request, nb::handle q, nb::handle k_cache, nb::handle block_table, nb::handle cache_seqlens,
           nb::handle cu_seqlens_k, nb::handle out, nb::handle lse, nb::handle softmax_scale, bool causal,
           bool batch_invariant, std::string kernel, int num_workers, nb::handle extras) {
+    Arguments& kept = request.kept;
     DecodeArgs& args = request.args;
-    set(args.q, request.q, "q", q, Access::kRead, Presence::kRequired);
-    set(args.k_cache, request.k_cache, "k_cache", k_cache, Access::kRead, Presence::kRequired);
+    args.q = kept.read("q", q);
+    args.k_cache = kept.read("k_cache", k_cache);
     if (!extras.is_none()) fill_extras(request, extras);
-    const Presence table = args.indices.rank == 0 ? Presence::kRequired : Presence::kOptional;
-    set(args.block_table, request.block_table, "block_table", block_table, Access::kRead, table);
-    set(args.cache_seqlens, request.cache_seqlens, "cache_seqlens", cache_seqlens, Access::kRead, Presence::kOptional);
-    set(args.cu_seqlens_k, request.cu_seqlens_k, "cu_seqlens_k", cu_seqlens_k, Access::kRead, Presence::kOptional);
-    set(args.out, request.out, "out", out, Access::kWrite, Presence::kOptional);
-    set(args.lse, request.lse, "lse", lse, Access::kWrite, Presence::kOptional);
-    if (!softmax_scale.is_none()) {
-        args.softmax_scale = nb::cast<double>(softmax_scale);
-        args.has_softmax_scale = true;
-    }
+    const bool sparse = args.indices.rank != 0;
+    args.block_table = sparse ? kept.read_if_given("block_table", block_table) : kept.read("block_table", block_table);
+    args.cache_seqlens = kept.read_if_given("cache_seqlens", cache_seqlens);
+    args.cu_seqlens_k = kept.read_if_given("cu_seqlens_k", cu_seqlens_k);
+    args.out = kept.write_if_given("out", out);
+    args.lse = kept.write_if_given("lse", lse);
+    set_scale(softmax_scale, args.softmax_scale, args.has_softmax_scale);
     args.causal = causal;
     request.options = {.batch_invariant = batch_invariant, .kernel = std::move(kernel), .num_workers = num_workers};
 }
@@ -111,12 +96,7 @@ void decode(nb::handle q, nb::handle k_cache, nb::handle block_table, nb::handle
     Request request;
     fill(request, q, k_cache, block_table, cache_seqlens, cu_seqlens_k, out, lse, softmax_scale, causal,
          batch_invariant, std::move(kernel), num_workers, extras);
-    const DecodeArgs& args = request.args;
-    const auto plan = value_or_raise(cached_plan(args, request.options));
-    const Workspace memory(workspace, request.q, plan->workspace_bytes);
-    run_on_stream(request.q, stream, [&](StreamHandle handle) {
-        return run_decode(*plan, args, memory.data(), memory.size_bytes(), handle);
-    });
+    run_planned(request.kept, request.args, request.options, workspace, stream);
 }
 
 }  // namespace

@@ -58,8 +58,8 @@ std::size_t dense_prefill(nb::tuple tensors, nb::tuple max_seqlens, nb::handle s
 
     const PrefillPlan plan = make_plan(value_or_raise(dense_prefill_shape(args)), args.q.device, options);
     if (execute) {
-        const Workspace memory(workspace, kept.first(), plan.workspace_bytes);
-        run_on_stream(kept.first(), stream, [&](StreamHandle handle) {
+        const Workspace memory(workspace, kept.home(), plan.workspace_bytes);
+        run_on_stream(kept.home(), stream, [&](StreamHandle handle) {
             return run_dense_prefill(plan, args, memory.data(), memory.size_bytes(), handle);
         });
     }
@@ -87,8 +87,8 @@ std::size_t dense_prefill_backward(nb::tuple tensors, nb::tuple gradients, nb::t
     shape.operation = Operation::kDensePrefillBackward;
     const PrefillPlan plan = make_plan(shape, args.forward.q.device, options);
     if (execute) {
-        const Workspace memory(workspace, kept.first(), plan.workspace_bytes);
-        run_on_stream(kept.first(), stream, [&](StreamHandle handle) {
+        const Workspace memory(workspace, kept.home(), plan.workspace_bytes);
+        run_on_stream(kept.home(), stream, [&](StreamHandle handle) {
             return run_dense_prefill_backward(plan, args, memory.data(), memory.size_bytes(), handle);
         });
     }

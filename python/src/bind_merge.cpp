@@ -22,7 +22,7 @@ void merge(nb::sequence outs, nb::sequence lses, nb::handle out, nb::handle lse,
     const std::vector<TensorView> lse_views = read_all(kept, "lses", lses);
     const MergeArgs args{
         .outs = out_views, .lses = lse_views, .out = kept.write("out", out), .lse = kept.write("lse", lse)};
-    run_on_stream(kept.first(), stream, [&](StreamHandle handle) { return flashmla::merge(args, handle); });
+    run_on_stream(kept.home(), stream, [&](StreamHandle handle) { return flashmla::merge(args, handle); });
 }
 
 }  // namespace

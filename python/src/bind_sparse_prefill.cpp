@@ -29,8 +29,8 @@ std::size_t sparse_prefill(nb::tuple tensors, std::int64_t d_v, nb::handle softm
 
     const PrefillPlan plan = make_plan(value_or_raise(sparse_prefill_shape(args)), args.q.device, options);
     if (execute) {
-        const Workspace memory(workspace, kept.first(), plan.workspace_bytes);
-        run_on_stream(kept.first(), stream, [&](StreamHandle handle) {
+        const Workspace memory(workspace, kept.home(), plan.workspace_bytes);
+        run_on_stream(kept.home(), stream, [&](StreamHandle handle) {
             return run_sparse_prefill(plan, args, memory.data(), memory.size_bytes(), handle);
         });
     }

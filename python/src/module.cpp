@@ -5,6 +5,7 @@
 NB_MODULE(_core, module) {
     module.doc() = "Bindings of libflashmla; use the package flashmla instead.";
     flashmla::python::bind_decode(module);
+    flashmla::python::bind_torch_decode(module);
     flashmla::python::bind_plan(module);
     flashmla::python::bind_info(module);
     flashmla::python::bind_host_array(module);

@@ -22,11 +22,6 @@ inline TensorView stand_in_for(const TensorView& like, DType dtype, std::initial
     return contiguous_view(like.data, dtype, shape, like.device);
 }
 
-inline void set_scale(nanobind::handle softmax_scale, double& value, bool& given) {
-    given = !softmax_scale.is_none();
-    if (given) value = nanobind::cast<double>(softmax_scale);
-}
-
 inline PrefillPlan make_plan(PrefillShape shape, const Device& device, nanobind::tuple options) {
     return value_or_raise(plan_prefill(shape, value_or_raise(query_device(device)), plan_options(options)));
 }

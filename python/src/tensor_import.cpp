@@ -25,7 +25,7 @@ constexpr int kDlpackCpu = 1, kDlpackCuda = 2, kDlpackCudaHost = 3, kDlpackCudaM
 
 std::string class_name(nb::handle object) { return nb::cast<std::string>(nb::str(object.type().attr("__name__"))); }
 
-std::string describe(nb::dlpack::dtype dtype) {
+std::string dtype_text(nb::dlpack::dtype dtype) {
     using Code = nb::dlpack::dtype_code;
     const std::string bits = std::to_string(dtype.bits);
     if (dtype.lanes != 1) return bits + "-bit vectors";
@@ -79,7 +79,7 @@ DType to_dtype(const char* argument, nb::dlpack::dtype dtype) {
         if (code == Code::UInt && dtype.bits == 8) return DType::kUInt8;
         if (code == Code::Float8_E4M3FN) return DType::kFloat8E4m3;
     }
-    return to_dtype(argument, describe(dtype));
+    return to_dtype(argument, dtype_text(dtype));
 }
 
 Device to_device(const char* argument, nb::dlpack::device device) {
@@ -138,39 +138,50 @@ bool try_import(nb::handle array, nb::ndarray<>& owned) {
     return true;
 }
 
+// Describes an array: in place if its framework has an exchange table, which is returned, or else by way of `owned`.
+const DlpackExchange* describe(const char* argument, nb::handle array, Access access, nb::dlpack::dltensor& tensor,
+                               nb::ndarray<>& owned) {
+    if (const DlpackExchange* exchange = find_exchange(array); exchange != nullptr) {
+        if (exchange->describe(array.ptr(), &tensor) != 0) {
+            nb::python_error error;
+            reject(argument, "a tensor that cannot be described (" + std::string(error.what()) + ")", "a dense tensor");
+        }
+        return exchange;
+    }
+    if (access == Access::kWrite && is_immutable(array)) {
+        reject(argument, "a JAX array, whose memory is not to be written", "a writable one");
+    }
+    const bool imported = access == Access::kWrite ? try_import<nb::ndarray<>>(array, owned)
+                                                   : try_import<nb::ndarray<nb::ro>>(array, owned);
+    if (!imported) {
+        const bool read_only = access == Access::kWrite && try_import<nb::ndarray<nb::ro>>(array, owned);
+        reject(argument, read_only ? "a read-only array" : "an object of type " + class_name(array),
+               read_only ? "a writable one" : "an array that speaks DLPack or the buffer protocol");
+    }
+    tensor.data = owned.data_handle();
+    tensor.device = {owned.device_type(), owned.device_id()};
+    tensor.ndim = static_cast<std::int32_t>(owned.ndim());
+    tensor.dtype = owned.dtype();
+    tensor.shape = const_cast<std::int64_t*>(owned.shape_ptr());
+    tensor.strides = const_cast<std::int64_t*>(owned.stride_ptr());
+    tensor.byte_offset = owned.byte_offset();
+    return nullptr;
+}
+
+void* first_element(const nb::dlpack::dltensor& tensor) {
+    return tensor.data == nullptr ? nullptr : static_cast<char*>(tensor.data) + tensor.byte_offset;
+}
+
 }  // namespace
 
 ImportedBytes import_bytes(const char* argument, nb::handle array, Access access) {
     ImportedBytes result;
-    if ((result.exchange = find_exchange(array)) != nullptr) {
-        if (result.exchange->describe(array.ptr(), &result.tensor) != 0) {
-            nb::python_error error;
-            reject(argument, "a tensor that cannot be described (" + std::string(error.what()) + ")", "a dense tensor");
-        }
-    } else {
-        if (access == Access::kWrite && is_immutable(array)) {
-            reject(argument, "a JAX array, whose memory is not to be written", "a writable one");
-        }
-        const bool imported = access == Access::kWrite ? try_import<nb::ndarray<>>(array, result.owned)
-                                                       : try_import<nb::ndarray<nb::ro>>(array, result.owned);
-        if (!imported) {
-            const bool read_only = access == Access::kWrite && try_import<nb::ndarray<nb::ro>>(array, result.owned);
-            reject(argument, read_only ? "a read-only array" : "an object of type " + class_name(array),
-                   read_only ? "a writable one" : "an array that speaks DLPack or the buffer protocol");
-        }
-        result.tensor.data = result.owned.data_handle();
-        result.tensor.device = {result.owned.device_type(), result.owned.device_id()};
-        result.tensor.ndim = static_cast<std::int32_t>(result.owned.ndim());
-        result.tensor.dtype = result.owned.dtype();
-        result.tensor.shape = const_cast<std::int64_t*>(result.owned.shape_ptr());
-        result.tensor.strides = const_cast<std::int64_t*>(result.owned.stride_ptr());
-        result.tensor.byte_offset = result.owned.byte_offset();
-    }
-    result.data =
-        result.tensor.data == nullptr ? nullptr : static_cast<char*>(result.tensor.data) + result.tensor.byte_offset;
-    result.device = to_device(argument, result.tensor.device);
-    result.size_bytes = (result.tensor.dtype.bits + 7) / 8;
-    for (int axis = 0; axis < result.tensor.ndim; ++axis) result.size_bytes *= result.tensor.shape[axis];
+    nb::dlpack::dltensor tensor;
+    describe(argument, array, access, tensor, result.owned);
+    result.data = first_element(tensor);
+    result.device = to_device(argument, tensor.device);
+    result.size_bytes = (tensor.dtype.bits + 7) / 8;
+    for (int axis = 0; axis < tensor.ndim; ++axis) result.size_bytes *= tensor.shape[axis];
     return result;
 }
 
@@ -178,11 +189,12 @@ ImportedTensor import_tensor(const char* argument, nb::handle array, Access acce
     // Pairs (array, dtype name) carry what NumPy cannot export.
     const bool named = PyTuple_Check(array.ptr()) && PyTuple_Size(array.ptr()) == 2;
     ImportedTensor result;
-    result.bytes = import_bytes(argument, named ? nb::handle(PyTuple_GetItem(array.ptr(), 0)) : array, access);
-    const nb::dlpack::dltensor& tensor = result.bytes.tensor;
+    nb::dlpack::dltensor tensor;
+    result.exchange =
+        describe(argument, named ? nb::handle(PyTuple_GetItem(array.ptr(), 0)) : array, access, tensor, result.owned);
     if (tensor.ndim > kMaxRank) reject(argument, "rank " + std::to_string(tensor.ndim), "at most 4");
-    result.view.data = result.bytes.data;
-    result.view.device = result.bytes.device;
+    result.view.data = first_element(tensor);
+    result.view.device = to_device(argument, tensor.device);
     result.view.dtype = named ? to_dtype(argument, nb::cast<std::string>(nb::handle(PyTuple_GetItem(array.ptr(), 1))))
                               : to_dtype(argument, tensor.dtype);
     result.view.rank = tensor.ndim;
@@ -195,11 +207,12 @@ ImportedTensor import_tensor(const char* argument, nb::handle array, Access acce
     return result;
 }
 
-OwnedTensor allocate_bytes(const ImportedBytes& like, std::size_t size_bytes) {
-    if (like.exchange == nullptr) return nullptr;
+OwnedTensor allocate_bytes(const Home& home, std::size_t size_bytes) {
+    if (home.exchange == nullptr) return nullptr;
     std::int64_t shape[] = {static_cast<std::int64_t>(size_bytes)};
     nb::dlpack::dltensor prototype;
-    prototype.device = like.tensor.device;
+    const bool cuda = home.device.type == DeviceType::kCuda;
+    prototype.device = {cuda ? kDlpackCuda : kDlpackCpu, home.device.index};
     prototype.ndim = 1;
     prototype.dtype = {static_cast<std::uint8_t>(nb::dlpack::dtype_code::UInt), 8, 1};
     prototype.shape = shape;
@@ -208,18 +221,19 @@ OwnedTensor allocate_bytes(const ImportedBytes& like, std::size_t size_bytes) {
         *static_cast<std::string*>(context) = message;
     };
     DlpackOwnedTensor* tensor = nullptr;
-    if (like.exchange->allocate(&prototype, &tensor, &reason, fail) != 0) {
+    if (home.exchange->allocate(&prototype, &tensor, &reason, fail) != 0) {
         PyErr_SetString(PyExc_MemoryError, ("workspace: " + reason).c_str());
         throw nb::python_error();
     }
     return OwnedTensor(tensor);
 }
 
-StreamHandle current_stream(const ImportedTensor& tensor) {
-    const DlpackExchange* exchange = tensor.bytes.exchange;
-    if (exchange == nullptr) throw nb::value_error("stream: got None, wanted an address: q's type cannot tell its own");
+StreamHandle current_stream(const Home& home) {
+    if (home.exchange == nullptr) {
+        throw nb::value_error("stream: got None, wanted an address: q's type cannot tell its own");
+    }
     void* stream = nullptr;
-    if (exchange->current_stream(kDlpackCuda, tensor.view.device.index, &stream) != 0) throw nb::python_error();
+    if (home.exchange->current_stream(kDlpackCuda, home.device.index, &stream) != 0) throw nb::python_error();
     return stream;
 }
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch_cases import TorchCase, bits
 
+import flash_mla
 import flashmla
 
 
@@ -13,6 +14,20 @@ def test_same_as_the_drop_in(device):
     out, lse = flashmla.decode(*case.inputs)
     assert isinstance(out, torch.Tensor) and out.device == case.q.device and out.dtype == torch.bfloat16
     assert bits(out) == bits(wanted_out) and bits(lse) == bits(wanted_lse)
+
+
+def test_drop_in_in_steps(device, monkeypatch):
+    """What the drop-in does when outputs cannot be made by torch's short allocation call (another device than the current)."""
+    case = TorchCase([300, 5, 0], device)
+    wanted = case.run()
+    monkeypatch.setattr(flash_mla._dense, "ALLOCATION", None)
+    for options in ({}, {"out": torch.empty_like(wanted[0])}):
+        out, lse = case.run(**options)
+        assert bits(out) == bits(wanted[0]) and bits(lse) == bits(wanted[1])
+    metadata, _ = flash_mla.get_mla_metadata()
+    case.run(metadata, None)
+    with pytest.raises(ValueError, match="first used with b = 3"):
+        TorchCase([300, 5], device).run(metadata, None)
 
 
 def test_caller_owned_memory(device):
