@@ -51,7 +51,7 @@ public:
         const TensorView view = contiguous_view(nullptr, dtype, shape);
         const nb::object type = parts_[dtype == DType::kFloat32 ? 3 : dtype == DType::kBFloat16 ? 4 : 5];
         return parts_[q_.device.type == DeviceType::kCpu ? 0 : 1](list(view.shape, view.rank),
-                                                                 list(view.stride, view.rank), type);
+                                                                  list(view.stride, view.rank), type);
     }
 
 private:
@@ -93,15 +93,16 @@ nb::object decode_torch(nb::handle q, nb::handle k_cache, nb::handle block_table
     args.out = kept.write("out", out_tensor);
     args.lse = kept.write("lse", lse_tensor);
     check_width(args.out, 4, d_v);
-    run_planned(kept, args, {.batch_invariant = batch_invariant, .kernel = {}, .num_workers = 0}, nb::none(), nb::none());
+    run_planned(kept, args, {.batch_invariant = batch_invariant, .kernel = {}, .num_workers = 0}, nb::none(),
+                nb::none());
     return nb::make_tuple(out_tensor, lse_tensor);
 }
 
 }  // namespace
 
 void bind_torch_decode(nb::module_& module) {
-    module.def("decode_torch", &decode_torch, nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg(),
-               nb::arg().none(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none());
+    module.def("decode_torch", &decode_torch, nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(),
+               nb::arg(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none());
 }
 
 }  // namespace flashmla::python

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
+#include <cstdint>
 #include <string>
 
 #include "backends/sm90/decode_dense/config.hpp"
@@ -21,6 +23,33 @@ constexpr double kLog2E = 1.4426950408889634074;
 const void* kernel_for(DType dtype, int cluster) {
     if (dtype == DType::kFloat16) return cluster == 1 ? single_fp16() : pair_fp16();
     return cluster == 1 ? single_bf16() : pair_bf16();
+}
+
+Status set_shared_memory(const void* kernel) {
+    FLASHMLA_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+    return {};
+}
+
+// Lets a kernel have kSharedBytes on the current device: once a device, because each call takes 0.23 us of a
+// launch's 4. No stream is involved, so a graph may be recorded meanwhile.
+Status allow_shared_memory(const void* kernel, DType dtype, int cluster, int device) {
+    constexpr int kKernels = 4, kDevices = 64;
+    static std::atomic<std::uint64_t> allowed[kKernels];  // a bit a device
+    std::atomic<std::uint64_t>& devices = allowed[(dtype == DType::kFloat16 ? 2 : 0) + (cluster == 1 ? 0 : 1)];
+    const std::uint64_t bit = device < kDevices ? std::uint64_t{1} << device : 0;  // 0: asked every time
+    if ((devices.load(std::memory_order_acquire) & bit) != 0) return {};
+    Status status = set_shared_memory(kernel);
+    if (status.ok()) devices.fetch_or(bit, std::memory_order_release);
+    return status;
+}
+
+// What was allowed belongs to a context: a device that was reset since, or is used through another context, refuses the
+// launch, which is then tried once more.
+cudaError_t launch_kernel(const cudaLaunchConfig_t& config, const void* kernel, void** arguments) {
+    const cudaError_t error = cudaLaunchKernelExC(&config, kernel, arguments);
+    if (error != cudaErrorInvalidValue) return error;
+    (void)cudaGetLastError();
+    return set_shared_memory(kernel).ok() ? cudaLaunchKernelExC(&config, kernel, arguments) : error;
 }
 
 // The row tile's box of q and out: heads x tokens, so that any packing is one copy. Heads beyond the last and tokens
@@ -123,7 +152,8 @@ Status launch(const core::DecodeCall& call) {
     if (!status.ok()) return status;
 
     const void* kernel = kernel_for(shape.dtype, cluster);
-    FLASHMLA_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+    status = allow_shared_memory(kernel, shape.dtype, cluster, plan.device.device.index);
+    if (!status.ok()) return status;
 
     // Workers wait for each other's partial results, so all of them must be on the device at once: a cooperative launch
     // says so.
@@ -142,7 +172,7 @@ Status launch(const core::DecodeCall& call) {
     config.attrs = attributes;
     config.numAttrs = 2;
     void* arguments[] = {&params};
-    FLASHMLA_CUDA_TRY(cudaLaunchKernelExC(&config, kernel, arguments));
+    FLASHMLA_CUDA_TRY(launch_kernel(config, kernel, arguments));
 
     if (!plan.options.batch_invariant || workspace.slots == 0) return {};
     return combine::launch_merge({.work = params.work,
