@@ -123,12 +123,12 @@ def flash_mla_with_kvcache(
         return _dense.traced_decode(
             q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, bool(causal), batch_invariant(), out
         )
-    metadata = tile_scheduler_metadata if isinstance(tile_scheduler_metadata, FlashMLASchedMeta) else None
-    if metadata is None:
-        check_tables(tile_scheduler_metadata, num_splits)
-        config = None
-    else:
+    metadata = config = None
+    if isinstance(tile_scheduler_metadata, FlashMLASchedMeta):
+        metadata = tile_scheduler_metadata
         config = metadata.config
+    else:
+        check_tables(tile_scheduler_metadata, num_splits)
     result: tuple[torch.Tensor, torch.Tensor] | None = decode_torch(
         q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, _Switches.batch_invariant, out, config,
         _dense.ALLOCATION,
@@ -140,7 +140,7 @@ def flash_mla_with_kvcache(
         result = _dense.decode_in_steps(
             q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal, batch_invariant(), out
         )
-    if metadata is not None and not metadata.have_initialized:
+    if config is None and metadata is not None and not metadata.have_initialized:
         mark_used(metadata, q, k_cache, causal)
     return result
 

@@ -14,15 +14,16 @@ Result<DecodeShape> decode_shape(const DecodeArgs& args) {
 
 Status run_decode(const DecodePlan& plan, const DecodeArgs& args, void* workspace, std::size_t workspace_bytes,
                   StreamHandle stream) {
-    Result<api::CheckedDecode> checked = api::check_decode(args);
-    if (!checked.ok()) return checked.status();
-    if (Status status = api::check_plan(plan, checked.value()); !status.ok()) return status;
+    const Result<const api::CheckedDecode*> result = api::check_decode_again(args);
+    if (!result.ok()) return result.status();
+    const api::CheckedDecode& checked = *result.value();
+    if (Status status = api::check_plan(plan, checked); !status.ok()) return status;
     if (Status status = api::check_workspace(plan.workspace_bytes, workspace, workspace_bytes); !status.ok())
         return status;
-    if (checked.value().device.type == DeviceType::kCpu) {
-        if (Status status = api::check_host_contents(checked.value()); !status.ok()) return status;
+    if (checked.device.type == DeviceType::kCpu) {
+        if (Status status = api::check_host_contents(checked); !status.ok()) return status;
     }
-    core::DecodeCall call = checked.value().call;
+    core::DecodeCall call = checked.call;
     call.plan = &plan;
     call.workspace = workspace;
     call.stream = stream;

@@ -136,8 +136,7 @@ Status check_memory(const char* tensor, TensorView& view, MemoryRules rules) {
                          "strides that give every element a place of its own, because it is written");
     }
     if (view.data == nullptr) return complaint(tensor, "a null pointer", "memory for shape " + shape_text(view));
-    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(view.data);
-    if (address % size_bytes(view.dtype) != 0) {
+    if (!is_aligned(view)) {
         return complaint(tensor, "an address that is no multiple of " + std::to_string(size_bytes(view.dtype)),
                          std::string("one aligned to its dtype, ") + name(view.dtype));
     }

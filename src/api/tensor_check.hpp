@@ -1,6 +1,7 @@
 // Checks of one tensor: each names the tensor, what it got and what it accepts.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 
@@ -22,6 +23,11 @@ inline Status first_error(std::initializer_list<Status> checks) {
 
 // A tensor of rank 0 is one that the caller did not give.
 inline bool given(const TensorView& view) { return view.rank != 0; }
+
+// To its dtype.
+inline bool is_aligned(const TensorView& view) {
+    return reinterpret_cast<std::uintptr_t>(view.data) % size_bytes(view.dtype) == 0;
+}
 
 inline constexpr std::int64_t kAnyExtent = -1;
 

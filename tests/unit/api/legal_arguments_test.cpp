@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <thread>
 #include <vector>
 
 #include "unit/api/api_case.hpp"
@@ -87,6 +88,25 @@ TEST(LegalArguments, AnyScaleIsHonoured) {
         const Status status = decode(args);
         EXPECT_TRUE(status.ok()) << scale << ": " << status.message();
     }
+}
+
+// A call like the thread's last one is checked by comparison with that one, and takes nothing else from it.
+TEST(LegalArguments, ACallLikeTheLastOneUsesItsOwnMemoryAndScale) {
+    reference::DecodeSpec other = small_spec();
+    other.seed += 1;
+    ApiCase first, second(other);
+    DecodeArgs args = second.args();
+    args.has_softmax_scale = true;
+    args.softmax_scale = 0.01;
+    std::thread([&] { EXPECT_TRUE(decode(args).ok()); }).join();  // a thread without a last call
+    const std::vector<std::uint16_t> wanted = second.decode_case().out();
+    second.decode_case().reset_outputs();
+    ASSERT_TRUE(decode(first.args()).ok());
+    const std::vector<std::uint16_t> of_first = first.decode_case().out();
+    ASSERT_TRUE(decode(args).ok());
+    EXPECT_EQ(second.decode_case().out(), wanted);
+    EXPECT_EQ(first.decode_case().out(), of_first);
+    EXPECT_NE(wanted, of_first);
 }
 
 TEST(LegalArguments, TableEntriesPastTheLengthAreNotLookedAt) {
