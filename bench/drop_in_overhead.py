@@ -30,16 +30,18 @@ def main():
     table = torch.arange(64, device="cuda", dtype=torch.int32)[None]
     lengths = torch.tensor([64], device="cuda", dtype=torch.int32)
     filled, _ = flash_mla.get_mla_metadata()
-    tables, num_splits = flash_mla.get_mla_metadata(lengths, 128, 1)
+    table_object, num_splits = flash_mla.get_mla_metadata(lengths, 128, 1)
+    plain_table = table_object.tile_scheduler_metadata
     out, lse = flash_mla.flash_mla_with_kvcache(q, cache, table, lengths, 512, filled)
     ways = {
         "object": lambda: flash_mla.flash_mla_with_kvcache(q, cache, table, lengths, 512, filled),
         "object, causal, scale, out=": lambda: flash_mla.flash_mla_with_kvcache(
             q, cache, table, lengths, 512, filled, softmax_scale=0.07, causal=False, out=out
         ),
-        "tensors": lambda: flash_mla.flash_mla_with_kvcache(
-            q, cache, table, lengths, 512, tables.tile_scheduler_metadata, num_splits
+        "object of each step": lambda: flash_mla.flash_mla_with_kvcache(
+            q, cache, table, lengths, 512, flash_mla.get_mla_metadata()[0]
         ),
+        "tensors": lambda: flash_mla.flash_mla_with_kvcache(q, cache, table, lengths, 512, plain_table, num_splits),
         "get_mla_metadata(lengths)": lambda: flash_mla.get_mla_metadata(lengths, 128, 1),
         "torch.empty_like, for comparison": lambda: torch.empty_like(out),
         "torch.add, for comparison": lambda: torch.add(lse, 1),

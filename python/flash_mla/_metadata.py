@@ -30,7 +30,8 @@ class FlashMLASchedMeta:
     """Metadata of one kind of call. Once it holds a table it also acts as that int32 tensor of shape (P, 8).
 
     Made empty by `get_mla_metadata()`, it is filled at its first use and from then on serves that kind of call only. Made by
-    `get_mla_metadata(cache_seqlens, ...)` it holds a table from the start and serves any call.
+    `get_mla_metadata(cache_seqlens, ...)` it holds a table from the start and serves any call. Tables that nobody looks at
+    are never made: each would take two launches.
     """
 
     def __init__(
@@ -42,12 +43,32 @@ class FlashMLASchedMeta:
     ) -> None:
         self.have_initialized = have_initialized
         self.config = config
-        self.tile_scheduler_metadata = tile_scheduler_metadata
-        self.num_splits = num_splits
+        self._table = tile_scheduler_metadata
+        self._num_splits = num_splits
+        self._device: torch.device | None = None  # where tables are made once they are asked for; None: there are none
+
+    @property
+    def tile_scheduler_metadata(self) -> torch.Tensor | None:
+        if self._table is None and self._device is not None:
+            self._table = make_table(self._device)
+        return self._table
+
+    @tile_scheduler_metadata.setter
+    def tile_scheduler_metadata(self, table: torch.Tensor | None) -> None:
+        self._table = table
+
+    @property
+    def num_splits(self) -> torch.Tensor | None:
+        if self._num_splits is None and self._device is not None and self.config is not None:
+            self._num_splits = make_num_splits(self.config.b, self._device)
+        return self._num_splits
+
+    @num_splits.setter
+    def num_splits(self, num_splits: torch.Tensor | None) -> None:
+        self._num_splits = num_splits
 
     def __repr__(self) -> str:
-        table = self.tile_scheduler_metadata
-        shape = None if table is None else tuple(table.shape)
+        shape = None if self._table is None else tuple(self._table.shape)
         return f"FlashMLASchedMeta(have_initialized={self.have_initialized}, config={self.config}, table={shape})"
 
     def _as_tensor(self) -> torch.Tensor:
@@ -58,7 +79,7 @@ class FlashMLASchedMeta:
 
     def __getattr__(self, name: str) -> Any:
         # Reached for what the object itself does not have. Dunder names stay the object's own (copy, pickle, protocols).
-        if name.startswith("__") or "tile_scheduler_metadata" not in self.__dict__:
+        if name.startswith("__") or "_table" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self._as_tensor(), name)
 
@@ -99,10 +120,14 @@ def _rows(device: torch.device) -> int:
 FlashMLASchedMeta.Config = Config  # type: ignore[attr-defined]  # callers reach it through the class
 
 
-def make_tables(b: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """A table (P, 8) and num_splits (b + 1,), cumulative: one split a request."""
-    table = torch.zeros((_rows(device), COLUMNS), dtype=torch.int32, device=device)
-    return table, torch.arange(b + 1, dtype=torch.int32, device=device)
+def make_table(device: torch.device) -> torch.Tensor:
+    """(P, 8)"""
+    return torch.zeros((_rows(device), COLUMNS), dtype=torch.int32, device=device)
+
+
+def make_num_splits(b: int, device: torch.device) -> torch.Tensor:
+    """(b + 1,), cumulative: one split a request."""
+    return torch.arange(b + 1, dtype=torch.int32, device=device)
 
 
 def get_mla_metadata(*args: Any, **kwargs: Any) -> tuple[FlashMLASchedMeta, torch.Tensor | None]:
@@ -121,8 +146,11 @@ def get_mla_metadata(*args: Any, **kwargs: Any) -> tuple[FlashMLASchedMeta, torc
     if not isinstance(cache_seqlens, torch.Tensor):
         return FlashMLASchedMeta(), None
     check_lengths(cache_seqlens)
-    table, num_splits = make_tables(cache_seqlens.shape[0], cache_seqlens.device)
-    return FlashMLASchedMeta(True, None, table, num_splits), num_splits
+    device = cache_seqlens.device
+    num_splits = make_num_splits(cache_seqlens.shape[0], device)
+    metadata = FlashMLASchedMeta(True, None, None, num_splits)
+    metadata._device = device
+    return metadata, num_splits
 
 
 def check_lengths(cache_seqlens: torch.Tensor) -> None:
@@ -175,11 +203,7 @@ def mark_used(
 ) -> None:
     """Fills an object at its first use, of which check_use has the arguments. Tables that the caller has put there stay."""
     metadata.config = _config(q, k_cache, causal, *modes)
-    table, num_splits = make_tables(metadata.config.b, q.device)
-    if metadata.tile_scheduler_metadata is None:
-        metadata.tile_scheduler_metadata = table
-    if metadata.num_splits is None:
-        metadata.num_splits = num_splits
+    metadata._device = q.device
     metadata.have_initialized = True
 
 

@@ -16,7 +16,8 @@ from flash_mla._metadata import (
     check_tables,
     check_use,
     get_mla_metadata,
-    make_tables,
+    make_num_splits,
+    make_table,
     mark_used,
 )
 from flash_mla._operators import check_tensor, is_traced
@@ -196,7 +197,7 @@ def get_mla_metadata_dense_fp8(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Metadata tensors for flash_mla_with_kvcache_fp8: (P, 8) and (b + 1,), int32."""
     check_lengths(cache_seqlens)
-    return make_tables(cache_seqlens.shape[0], cache_seqlens.device)
+    return make_table(cache_seqlens.device), make_num_splits(cache_seqlens.shape[0], cache_seqlens.device)
 
 
 def flash_mla_with_kvcache_fp8(

@@ -81,6 +81,19 @@ def test_acts_as_a_tensor(case):
     assert metadata.to("cpu").tolist() == metadata.cpu().tolist()
 
 
+def test_tables_are_made_when_looked_at(case):
+    """Once, on the lengths' device, also for a copy of an object that has not made its own."""
+    for metadata, _ in (old_style(case), flash_mla.get_mla_metadata()):
+        case.run(metadata, metadata.num_splits)
+        assert "table=None" in repr(metadata)
+        again = copy.deepcopy(metadata)
+        for one in (metadata, again):
+            table = one.tile_scheduler_metadata
+            assert table.eq(0).all() and table.device == case.q.device and one.tile_scheduler_metadata is table
+            assert one.num_splits.tolist() == [0, 1, 2, 3, 4] and one.num_splits is one.num_splits
+        assert again.tile_scheduler_metadata is not metadata.tile_scheduler_metadata
+
+
 def test_rows_depend_on_the_device_alone(case):
     """Tables of any two calls fit into each other, whatever b, lengths and head counts are."""
     shapes = set()
