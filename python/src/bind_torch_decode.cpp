@@ -37,15 +37,16 @@ bool is_true(nb::handle value) {
 // because nothing may be once Python is gone.
 class AllocationArguments {
 public:
-    nb::handle of(const TensorView& packed, nb::handle dtype) {
-        if (tuple_ != nullptr && shape_ == packed.shape && dtype.is(dtype_)) return tuple_;
+    // Owned by the caller: an allocation may let go of the GIL, and another thread put its own tuple here meanwhile.
+    nb::object of(const TensorView& packed, nb::handle dtype) {
+        if (tuple_ != nullptr && shape_ == packed.shape && dtype.is(dtype_)) return nb::borrow(tuple_);
         const nb::object made =
             nb::make_tuple(list(packed.shape, packed.rank), list(packed.stride, packed.rank), dtype);
         Py_XDECREF(tuple_);
         tuple_ = made.inc_ref().ptr();
         shape_ = packed.shape;
         dtype_ = dtype.ptr();  // alive in the tuple
-        return tuple_;
+        return made;
     }
 
 private:
@@ -86,7 +87,7 @@ public:
 private:
     nb::handle part(Py_ssize_t i) const { return PyTuple_GetItem(parts_.ptr(), i); }
 
-    nb::object allocate(nb::handle arguments) const {
+    nb::object allocate(const nb::object& arguments) const {
         const nb::handle empty = part(q_.device.type == DeviceType::kCpu ? 0 : 1);
         PyObject* const tensor = PyObject_Call(empty.ptr(), arguments.ptr(), nullptr);
         if (tensor == nullptr) throw nb::python_error();

@@ -1,5 +1,7 @@
 """flashmla.decode on torch tensors."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch_cases import TorchCase, bits
@@ -28,6 +30,22 @@ def test_drop_in_in_steps(device, monkeypatch):
     case.run(metadata, None)
     with pytest.raises(ValueError, match="first used with b = 3"):
         TorchCase([300, 5], device).run(metadata, None)
+
+
+def test_drop_in_from_several_threads(device):
+    """Calls of different shapes and dtypes in turns: what one remembers of its last call is nobody else's."""
+    cases = [TorchCase([70], device, h_q=1), TorchCase([5, 0], device, dtype="float16"), TorchCase([9] * 40, device, h_q=2)]
+    wanted = [[bits(x) for x in case.run()] for case in cases]
+
+    def run(first):
+        for i in range(first, first + 90):
+            metadata, _ = flash_mla.get_mla_metadata()
+            results = cases[i % 3].run(metadata, None)
+            assert [bits(x) for x in results] == wanted[i % 3]
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(run, first) for first in range(4)]:
+            done.result()
 
 
 def test_caller_owned_memory(device):
