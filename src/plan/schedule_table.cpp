@@ -17,13 +17,14 @@ std::vector<Cut> worker_cuts(const WorkShape& w, std::span<const int> lengths, i
     const Cut end{static_cast<int>(lengths.size()), 0, 0};
     std::vector<Cut> cuts(static_cast<std::size_t>(workers) + 1, end);
     const int longest = lengths.empty() ? 0 : key_tiles(*std::max_element(lengths.begin(), lengths.end()));
-    if (whole_units_do(w, shares, length, longest, workers)) {
+    const Arrangement how = arrangement(w, shares, length, longest, workers);
+    if (how == Arrangement::kWholeUnits) {
         for (int worker = 0; worker < workers; ++worker) {
             cuts[static_cast<std::size_t>(worker)] = whole_unit_cut(w, shares, worker);
         }
         return cuts;
     }
-    if (own_workers_do(w, shares, length, longest, workers)) {
+    if (how == Arrangement::kOwnWorkers) {
         for (int worker = 0; worker < workers; ++worker) {
             const OwnUnit own = own_unit(w, shares, worker);
             const int len = own.request < end.request ? lengths[static_cast<std::size_t>(own.request)] : 0;

@@ -6,7 +6,7 @@
 // tile, key tile) is covered exactly once and the pieces of a unit are contiguous and ordered, whatever the costs are.
 //
 // Two simpler arrangements come first where they are done about as early: whole units, so many a worker
-// (`whole_units_do`), and few units that each have equally many workers to themselves (`own_workers_do`), so that no
+// (`kWholeUnits`), and few units that each have equally many workers to themselves (`kOwnWorkers`), so that no
 // worker visits two units.
 //
 // Balance: with T = ceil((L - visit_cost) / P) for a line of length L and P workers, no worker costs more than T +
@@ -146,6 +146,7 @@ FLASHMLA_HD Cut cut_in_request(const WorkShape& w, int len, int request, std::in
 struct FixedShares {
     std::int64_t units_each = 0;  // units a worker when none is split; 0: units are never left whole
     core::Divisor workers_each;   // workers a unit when each has equally many to itself; 1: there are not enough
+    core::Divisor pieces_each;    // pieces of such a unit, unless it is long: at most kOwnPieces of the above
 };
 
 FLASHMLA_HD FixedShares fixed_shares(const WorkShape& w, int workers) {
@@ -153,8 +154,10 @@ FLASHMLA_HD FixedShares fixed_shares(const WorkShape& w, int workers) {
     const std::int64_t units = static_cast<std::int64_t>(w.b) * w.units();
     if (w.chunk_tiles > 0 || units == 0) return shares;
     shares.units_each = core::quotient(units + workers - 1, workers);
-    if (2 * units <= workers)
+    if (2 * units <= workers) {
         shares.workers_each = core::make_divisor(static_cast<int>(core::quotient(workers, units)));
+        shares.pieces_each = core::make_divisor(core::min_of(shares.workers_each.value, kOwnPieces));
+    }
     return shares;
 }
 
@@ -167,20 +170,30 @@ FLASHMLA_HD bool within_share(const WorkShape& w, std::int64_t cost, std::int64_
 // more pieces than the longest one makes necessary. A merge takes longer by the piece: more than kOwnPieces only pay
 // for units of many tiles.
 FLASHMLA_HD int own_piece_tiles(const FixedShares& shares, int tiles) {
-    const int most =
-        core::min_of(shares.workers_each.value, core::max_of(kOwnPieces, core::ceil_div(tiles, kOwnPieceTiles)));
-    return core::max_of(1, core::ceil_div(tiles, most));
+    if (tiles <= kOwnPieces * kOwnPieceTiles || shares.workers_each.value <= kOwnPieces) {
+        return core::max_of(1, shares.pieces_each.quotient(tiles + shares.pieces_each.value - 1));
+    }
+    return core::ceil_div(tiles, core::min_of(shares.workers_each.value, core::ceil_div(tiles, kOwnPieceTiles)));
 }
 
-// Whether no unit is split: when whole units, in line order, are done before any split ones. `longest` is the largest
-// number of key tiles of any unit.
-FLASHMLA_HD bool whole_units_do(const WorkShape& w, const FixedShares& shares, std::int64_t line_length, int longest,
-                                int workers) {
-    if (shares.units_each == 0) return false;
-    const std::int64_t cost = shares.units_each * (w.visit_cost + longest);
+enum class Arrangement {
+    kWholeUnits,  // none is split: done before any split ones
+    kOwnWorkers,  // units have workers of their own: done before equal shares
+    kBalanced,    // equal shares of the line
+};
+
+// `longest` is the largest number of key tiles of any unit.
+FLASHMLA_HD Arrangement arrangement(const WorkShape& w, const FixedShares& shares, std::int64_t line_length,
+                                    int longest, int workers) {
     const bool own = shares.workers_each.value > 1;
-    if (own && cost > w.visit_cost + own_piece_tiles(shares, longest) + kOwnMerge) return false;
-    return within_share(w, cost - kBalancedMerge, line_length, workers);
+    const std::int64_t whole_cost = shares.units_each * (w.visit_cost + longest);
+    const std::int64_t own_cost = w.visit_cost + own_piece_tiles(shares, longest) + kOwnMerge;
+    if (shares.units_each > 0 && (!own || whole_cost <= own_cost) &&
+        within_share(w, whole_cost - kBalancedMerge, line_length, workers)) {
+        return Arrangement::kWholeUnits;
+    }
+    if (own && within_share(w, own_cost - kBalancedMerge, line_length, workers)) return Arrangement::kOwnWorkers;
+    return Arrangement::kBalanced;
 }
 
 // Where worker w starts when nothing is split.
@@ -191,12 +204,18 @@ FLASHMLA_HD Cut whole_unit_cut(const WorkShape& w, const FixedShares& shares, in
     return {static_cast<int>(request), static_cast<int>(unit - request * w.units()), 0};
 }
 
-// Whether units have workers of their own, where they are not left whole: when that is done before equal shares.
-FLASHMLA_HD bool own_workers_do(const WorkShape& w, const FixedShares& shares, std::int64_t line_length, int longest,
-                                int workers) {
-    const std::int64_t cost = w.visit_cost + own_piece_tiles(shares, longest) + kOwnMerge;
-    return shares.workers_each.value > 1 && within_share(w, cost - kBalancedMerge, line_length, workers);
-}
+// A contiguous run of key tiles of one unit: what a worker does between two visits.
+struct Piece {
+    int request = 0;
+    int unit = 0;
+    int tile_begin = 0;
+    int tile_end = 0;        // half-open; begin == end only for a unit that sees no key
+    std::int64_t slot = -1;  // of the partial result; -1: the whole unit, written straight to out
+};
+
+// Slots of the balanced schedule: a worker has at most two partial pieces, one entered midway and one left midway.
+FLASHMLA_HD int entered_slot(int worker) { return 2 * worker; }
+FLASHMLA_HD int left_slot(int worker) { return 2 * worker + 1; }
 
 // The unit of a worker when units have workers of their own.
 struct OwnUnit {
@@ -220,6 +239,16 @@ FLASHMLA_HD Cut own_unit_cut(const WorkShape& w, const OwnUnit& own, int tiles, 
     return {own.request + 1, 0, 0};
 }
 
+// That worker's only piece, as its cut and the next worker's have it; request < 0 if there is none.
+FLASHMLA_HD Piece own_piece(const WorkShape& w, const OwnUnit& own, int tiles, int piece_tiles, int worker) {
+    const std::int64_t begin = static_cast<std::int64_t>(own.place) * piece_tiles;
+    if (own.request >= w.b || (own.place > 0 && begin >= tiles)) return {-1, 0, 0, 0, -1};
+    const int first = static_cast<int>(begin);
+    const int end = core::min_of(tiles - first, piece_tiles) + first;
+    const int slot = first > 0 ? entered_slot(worker) : end < tiles ? left_slot(worker) : -1;
+    return {own.request, own.unit, first, end, slot};
+}
+
 // The workers that share a unit (balanced schedule): `count` of them from `first`, one piece each.
 struct UnitWorkers {
     int first = 0;
@@ -233,19 +262,6 @@ FLASHMLA_HD UnitWorkers workers_of_unit(std::int64_t share, std::int64_t start, 
     const int last = core::min_of(workers - 1, static_cast<int>(core::quotient(start + tiles - 1, share)));
     return {first, last - first + 1};
 }
-
-// A contiguous run of key tiles of one unit: what a worker does between two visits.
-struct Piece {
-    int request = 0;
-    int unit = 0;
-    int tile_begin = 0;
-    int tile_end = 0;        // half-open; begin == end only for a unit that sees no key
-    std::int64_t slot = -1;  // of the partial result; -1: the whole unit, written straight to out
-};
-
-// Slots of the balanced schedule: a worker has at most two partial pieces, one entered midway and one left midway.
-FLASHMLA_HD int entered_slot(int worker) { return 2 * worker; }
-FLASHMLA_HD int left_slot(int worker) { return 2 * worker + 1; }
 
 // Slots of the batch-invariant schedule: chunk c of a unit, for tables that allow `max_chunks` chunks a unit.
 FLASHMLA_HD std::int64_t chunk_slot(const WorkShape& w, int request, int unit, int chunk, int max_chunks) {

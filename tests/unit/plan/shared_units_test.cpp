@@ -38,6 +38,23 @@ int parts_of(const plan::FixedShares& shares, int tiles) {
     return core::ceil_div(std::max(1, tiles), plan::own_piece_tiles(shares, tiles));
 }
 
+// Whether what a worker finds of its own unit alone is what its cuts say.
+bool only_piece_is(const ScheduleCase& c, const std::vector<plan::Cut>& cuts, int worker, const plan::OwnUnit& own) {
+    const plan::WorkShape w = c.shape();
+    const int len = own.request < w.b ? c.lengths[static_cast<std::size_t>(own.request)] : 0;
+    const int tiles = plan::unit_key_tiles(w, len, own.unit);
+    const int piece_tiles = plan::own_piece_tiles(plan::fixed_shares(w, c.workers), tiles);
+    const plan::Piece found = plan::own_piece(w, own, tiles, piece_tiles, worker);
+    int pieces = 0;
+    bool same = true;
+    plan::for_each_piece(w, c.lengths, cuts, worker, 0, [&](const plan::Piece& piece) {
+        ++pieces;
+        same = same && piece.request == found.request && piece.unit == found.unit && piece.slot == found.slot &&
+               piece.tile_begin == found.tile_begin && piece.tile_end == found.tile_end;
+    });
+    return same && pieces == (found.request >= 0 ? 1 : 0);
+}
+
 // The first property that fails, or "". `shared` counts units of two parts and of more.
 std::string check(const ScheduleCase& c, int (&shared)[2]) {
     const plan::WorkShape w = c.shape();
@@ -74,6 +91,7 @@ std::string check(const ScheduleCase& c, int (&shared)[2]) {
     std::map<Unit, std::set<int>> sharers;
     for (int worker = 0; own && worker < c.workers; ++worker) {
         const plan::OwnUnit mine = plan::own_unit(w, shares, worker);
+        if (!only_piece_is(c, cuts, worker, mine)) return "the piece of worker " + std::to_string(worker);
         if (mine.request >= w.b) continue;
         const int pieces = parts_of(shares, model.tiles(mine.request, mine.unit));
         if (mine.place < pieces && pieces > 1) sharers[{mine.request, mine.unit}].insert(worker);

@@ -19,7 +19,8 @@ int units_per_worker(const ScheduleCase& c) {
     for (int len : c.lengths) longest = std::max(longest, plan::key_tiles(len));
     const plan::WorkShape w = c.shape();
     const plan::FixedShares shares = plan::fixed_shares(w, c.workers);
-    const bool whole = plan::whole_units_do(w, shares, plan::line_length(w, c.lengths), longest, c.workers);
+    const bool whole = plan::arrangement(w, shares, plan::line_length(w, c.lengths), longest, c.workers) ==
+                       plan::Arrangement::kWholeUnits;
     return whole ? static_cast<int>(shares.units_each) : 0;
 }
 
