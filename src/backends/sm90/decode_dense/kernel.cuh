@@ -8,6 +8,7 @@
 
 #include "backends/sm90/decode_dense/load.cuh"
 #include "backends/sm90/decode_dense/merge.cuh"
+#include "backends/sm90/decode_dense/publish.cuh"
 #include "backends/sm90/decode_dense/scores.cuh"
 #include "backends/sm90/decode_dense/values.cuh"
 #include "backends/sm90/decode_dense/variants.hpp"
@@ -38,14 +39,20 @@ __device__ __forceinline__ void init_barriers(Barriers& barriers) {
     cutlass::arch::fence_barrier_init();
 }
 
-// From here on everybody's barriers are there. Execution only, no fence beyond the CTA: their initialisation has a
-// fence of its own.
+// Where everybody learns that everybody's barriers are there; in a cluster without waiting, until `enter_cluster`.
+// Execution only, no fence beyond the CTA: their initialisation has a fence of its own.
+template <int kCluster>
+__device__ __forceinline__ void announce_barriers() {
+    __syncwarp();
+    if constexpr (kCluster > 1) cute::cluster_arrive_relaxed();
+}
+
 template <int kCluster>
 __device__ __forceinline__ void enter_cluster() {
-    __syncthreads();
     if constexpr (kCluster > 1) {
-        cute::cluster_arrive_relaxed();
         cute::cluster_wait();
+    } else {
+        __syncthreads();
     }
 }
 
@@ -79,23 +86,31 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
 
     gpu::jitter<3>(warp);
     if (threadIdx.x == 0) init_barriers<kCluster>(shared.barriers);
-    if (warp == kScheduleWarp) prefetch_lengths(p, lane);
+    announce_barriers<kCluster>();
+    WorkerRange range{};
+    if (warp == kScheduleWarp) {
+        range = find_range(p, shared, worker, tile_in_unit, lane);
+        if (lane == 0) shared.splits = range.splits;
+    }
     if (warp == kProducerWarp && lane == 0) prefetch_maps(p);
     enter_cluster<kCluster>();
 
     const int role = warp / 4;
     gpu::jitter<2>(20 + warp);
     if (role == 0) {
-        WorkerRange range{};
-        if (warp == kScheduleWarp) {
-            range = find_range(p, shared, worker, lane);
-            if (lane == 0) shared.splits = range.splits;
+        PieceWriter queue{shared, lane};
+        if (warp == kScheduleWarp && range.own) {
+            queue.announce();
+            if (shared.queue[0].tile_begin < shared.queue[0].tile_end) ask_for_query(p, shared, shared.queue[0], lane);
         }
         __syncwarp();
         cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
         cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersFree);
-        if (warp == kScheduleWarp) publish_pieces(p, shared, range, worker, tile_in_unit, lane);
-        if (warp == kProducerWarp) Producer<kCluster, Variant::kPrefetch>{p, shared, rank, lane}.run();
+        if (warp == kScheduleWarp) {
+            Publisher{p, shared, worker, tile_in_unit, lane, queue, range.own}.run(range);
+        } else if (warp == kProducerWarp) {
+            Producer<kCluster, Variant::kPrefetch>{p, shared, rank, lane}.run();
+        }
         cutlass::arch::NamedBarrier::sync(kThreads, kRegistersBack);
         cutlass::arch::warpgroup_reg_alloc<kMergeRegisters>();
     } else if (role == 1) {

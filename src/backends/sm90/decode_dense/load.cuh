@@ -1,14 +1,10 @@
 // Producer warp: streams query tiles and KV pages into the ring by bulk tensor copies.
 #pragma once
 
-#include <cute/arch/copy_sm90_desc.hpp>
-#include <cute/arch/copy_sm90_tma.hpp>
-
-#include "backends/sm90/decode_dense/schedule.cuh"
+#include "backends/sm90/decode_dense/query.cuh"
+#include "backends/sm90/decode_dense/queue.cuh"
 
 namespace flashmla::backends::sm90::decode_dense {
-
-inline constexpr std::uint64_t kCacheHint = static_cast<std::uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL);
 
 __device__ __forceinline__ void prefetch_maps(const Params& p) {
     cute::prefetch_tma_descriptor(reinterpret_cast<const cute::TmaDescriptor*>(&p.q));
@@ -24,12 +20,7 @@ struct Producer {
     gpu::RingPosition<kRingSlots> ring{};
     gpu::RingPosition<kTileBarriers> key_tile{};
     std::uint32_t rope_parity = 0;
-    std::uint32_t q_tail_phase = 0;
-
-    __device__ __forceinline__ void load_query_tile(const PieceRecord& q, int column, gpu::Barrier& full, void* tile) {
-        cute::SM90_TMA_LOAD_5D::copy(&p.q, &full.word, kCacheHint, tile, column, q.first_head, q.first_token, q.kv_head,
-                                     q.request);
-    }
+    std::uint32_t q_count = 0;  // queries whose tail was passed; the first one's copies are the schedule warp's
 
     // 64 tokens x 64 columns of a page, into the same place of every CTA of the cluster.
     __device__ __forceinline__ void load_kv_tile(int column, int kv_head, int page, gpu::Barrier& full, void* tile) {
@@ -41,32 +32,24 @@ struct Producer {
         }
     }
 
-    // The three query pairs that end in registers pass through the ring like KV.
-    __device__ __forceinline__ void load_query_pairs(const PieceRecord& q) {
-        gpu::Barrier& full = shared.barriers.q_pairs_full[q_tail_phase];
+    __device__ __forceinline__ void load_query_pairs(const PieceRecord& piece) {
+        gpu::Barrier& full = shared.barriers.q_pairs_full[q_count & 1];
 #pragma unroll 1
         for (int pair = 0; pair < kQueryPairs; ++pair) {
-            shared.barriers.slot_empty[ring.slot].wait(ring.phase ^ 1);
-            if (lane == 0) {
-                if (pair == 0) full.arrive_expecting(2 * kQueryPairs * p.box_rows * gpu::kTileRowBytes);
-                unsigned char* tiles = shared.pairs[ring.slot];
-                load_query_tile(q, pair_column(pair), full, tiles);
-                load_query_tile(q, pair_column(pair) + 64, full, tiles + gpu::kTileBytes);
+            if (q_count > 0) {
+                shared.barriers.slot_empty[ring.slot].wait(ring.phase ^ 1);
+                if (lane == 0) copy_query_pair(p, piece, pair, full, shared.pairs[ring.slot]);
             }
             ring.advance(1);
         }
     }
 
-    __device__ __forceinline__ void load_query_tail(const PieceRecord& q) {
-        shared.barriers.q_tail_empty.wait(q_tail_phase ^ 1);
-        if (lane == 0) {
-            gpu::Barrier& full = shared.barriers.q_tail_full;
-            full.arrive_expecting(kQueryTailTiles * p.box_rows * gpu::kTileRowBytes);
-            load_query_tile(q, pair_column(3), full, shared.q_tail[0]);
-            load_query_tile(q, pair_column(3) + 64, full, shared.q_tail[1]);
-            load_query_tile(q, kRopeColumn, full, shared.q_tail[2]);
+    __device__ __forceinline__ void load_query_tail(const PieceRecord& piece) {
+        if (q_count > 0) {
+            shared.barriers.q_tail_empty.wait((q_count & 1) ^ 1);
+            if (lane == 0) copy_query_tail(p, piece, shared);
         }
-        q_tail_phase ^= 1;
+        ++q_count;
     }
 
     __device__ __forceinline__ void load_pair(int pair, int kv_head, int page) {

@@ -182,7 +182,7 @@ struct SliceMerge {
             const combine::Packet packet(begin + i);
             float merged[8] = {};
             if (i < size) {
-#pragma unroll 1
+#pragma unroll 4
                 for (int k = share; k < unit.count; k += shares) {
                     add(k, packet, scratch().slices[k * (size + 1) + i], merged);
                 }

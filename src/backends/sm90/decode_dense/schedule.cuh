@@ -4,8 +4,6 @@
 #include "backends/sm90/decode_dense/params.hpp"
 #include "backends/sm90/decode_dense/shared.cuh"
 #include "core/problem.hpp"
-#include "gpu/jitter.cuh"
-#include "gpu/thread.cuh"
 
 namespace flashmla::backends::sm90::decode_dense {
 
@@ -13,75 +11,99 @@ __device__ __forceinline__ int length_of(const Params& p, int request) {
     return core::request_length(p.lengths, p.lengths_are_cumulative, p.capacity, request);
 }
 
-// A worker's own range, and whether any unit of the launch is spread over several workers.
+// What a worker does: a range of the line, or one piece where units have workers of their own.
 struct WorkerRange {
     plan::Cut begin, end;
-    bool splits;
+    bool own;     // the one piece is in the queue's first place, and the range empty
+    bool splits;  // whether any unit of the launch is spread over several workers
 };
 
 __device__ __forceinline__ plan::Cut from_lane(const plan::Cut& cut, int lane) {
     return {__shfl_sync(~0u, cut.request, lane), __shfl_sync(~0u, cut.unit, lane), __shfl_sync(~0u, cut.tile, lane)};
 }
 
-// Starts the way of the lengths into L2, before there is time to wait for them.
-__device__ __forceinline__ void prefetch_lengths(const Params& p, int lane) {
-    for (int first = 32 * lane; first < p.work.b; first += 32 * 32) {
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(p.lengths + first));
-    }
+// Sum over a warp of numbers from 0 to 2^51: two instructions, where shuffles take ten.
+__device__ __forceinline__ long long warp_sum(long long value) {
+    constexpr int kLowBits = 24;
+    const unsigned int low = __reduce_add_sync(~0u, static_cast<unsigned int>(value) & ((1u << kLowBits) - 1));
+    const unsigned int high = __reduce_add_sync(~0u, static_cast<unsigned int>(value >> kLowBits));
+    return (static_cast<long long>(high) << kLowBits) + low;
 }
 
-// One warp. Lane 0 looks for the worker's own cut and lane 1 for the next worker's, so that the arithmetic is there
-// once: the code is cold at every launch, and instruction fetches cost more than what it computes. Leaves the units
-// that the worker shares in shared memory.
-__device__ __forceinline__ WorkerRange find_range(const Params& p, Shared& shared, int worker, int lane) {
+__device__ __forceinline__ PieceRecord make_record(const plan::WorkShape& work, const plan::Piece& piece, int len,
+                                                   int tile_in_unit) {
+    const core::RowTiling& rows = work.rows;
+    const int row_tile = work.first_row_tile(piece.unit) + tile_in_unit;
+    return {piece.request,
+            work.kv_head(piece.unit),
+            rows.first_token(row_tile),
+            rows.first_head(row_tile),
+            piece.tile_begin,
+            piece.tile_end,
+            static_cast<int>(piece.slot),  // the plan keeps slots below 2^31
+            len};
+}
+
+// One warp, and everybody waits for it: so the common cases are found with as few instructions as possible, each some
+// five cycles, or twenty where the code is cold. Leaves the units that the worker shares in shared memory, and the
+// piece of a worker that has only one.
+__device__ __forceinline__ WorkerRange find_range(const Params& p, Shared& shared, int worker, int tile_in_unit,
+                                                  int lane) {
     const plan::WorkShape& work = p.work;
-    const int side = lane % 2;
     const int per_lane = core::ceil_div(work.b, 32);
     const int first = core::min_of(work.b, lane * per_lane);
     const int last = core::min_of(work.b, first + per_lane);
-    if (lane == 0) shared.entered.count = shared.left.count = 0;
-    __syncwarp();
-
+    // The worker's unit where units have workers of their own; its length comes along with all others.
+    const plan::OwnUnit own = plan::own_unit(work, p.shares, worker);
+    int own_len = 0;
     long long own_cost = 0;
     int longest = 0;
 #pragma unroll 1
     for (int request = first; request < last; ++request) {
         const int len = length_of(p, request);
+        if (request == own.request) own_len = len;
         longest = core::max_of(longest, plan::key_tiles(len));
         own_cost += plan::request_cost(work, len);
     }
+    if (lane == 0) shared.entered.count = shared.left.count = 0;
+    __syncwarp();
+    const long long total = warp_sum(own_cost);
+    longest = __reduce_max_sync(~0u, longest);
+    own_len = __reduce_max_sync(~0u, own_len);
+
+    const plan::Arrangement how = plan::arrangement(work, p.shares, total, longest, p.num_workers);
+    WorkerRange range{.begin = {}, .end = {}, .own = false, .splits = how != plan::Arrangement::kWholeUnits};
+    if (how == plan::Arrangement::kOwnWorkers) {
+        const int tiles = plan::unit_key_tiles(work, own_len, own.unit);
+        const int piece_tiles = plan::own_piece_tiles(p.shares, tiles);
+        const plan::Piece piece = plan::own_piece(work, own, tiles, piece_tiles, worker);
+        range.own = piece.request >= 0;
+        if (range.own && lane == 0) shared.queue[0] = make_record(work, piece, own_len, tile_in_unit);
+        if (piece.slot >= 0 && lane == 0) {
+            shared.entered = {own.request, own.unit, worker - own.place, core::ceil_div(tiles, piece_tiles)};
+        }
+        return range;
+    }
+
+    // Lane 0 looks for the worker's own cut and lane 1 for the next worker's, so that the arithmetic is there once.
+    const int side = lane % 2;
+    plan::Cut cut{work.b, 0, 0};
+    if (how == plan::Arrangement::kWholeUnits) {
+        cut = plan::whole_unit_cut(work, p.shares, worker + side);
+        range.begin = from_lane(cut, 0);
+        range.end = from_lane(cut, 1);
+        return range;
+    }
+
+    // The request in which the worker's line begins or ends: found by the lane that holds it, worked out by lane 0
+    // or 1.
     long long before = own_cost;
 #pragma unroll 1
     for (int step = 1; step < 32; step *= 2) {
         const long long other = __shfl_up_sync(~0u, before, step);
         if (lane >= step) before += other;
     }
-    const long long total = __shfl_sync(~0u, before, 31);
     before -= own_cost;
-    longest = __reduce_max_sync(~0u, longest);
-
-    plan::Cut cut{work.b, 0, 0};
-    SharedUnit unit{0, 0, 0, 0};
-    if (plan::whole_units_do(work, p.shares, total, longest, p.num_workers)) {
-        cut = plan::whole_unit_cut(work, p.shares, worker + side);
-        return {from_lane(cut, 0), from_lane(cut, 1), false};
-    }
-    if (plan::own_workers_do(work, p.shares, total, longest, p.num_workers)) {
-        const plan::OwnUnit own = plan::own_unit(work, p.shares, worker + side);
-        const int len = own.request < work.b ? length_of(p, own.request) : 0;
-        const int tiles = plan::unit_key_tiles(work, len, own.unit);
-        const int piece_tiles = plan::own_piece_tiles(p.shares, tiles);
-        if (worker + side < p.num_workers) cut = plan::own_unit_cut(work, own, tiles, piece_tiles);
-        const bool has_piece = own.request < work.b && own.place * static_cast<long long>(piece_tiles) < tiles;
-        if (has_piece && piece_tiles < tiles) {
-            unit = {own.request, own.unit, worker - own.place, core::ceil_div(tiles, piece_tiles)};
-        }
-        if (lane == 0) (own.place == 0 ? shared.left : shared.entered) = unit;
-        return {from_lane(cut, 0), from_lane(cut, 1), true};
-    }
-
-    // The request in which the worker's line begins or ends: found by the lane that holds it, worked out by lane 0
-    // or 1.
     const long long share = plan::worker_share(work, total, p.num_workers);
     int found[2] = {-1, -1};
     long long found_at[2] = {0, 0};
@@ -110,6 +132,7 @@ __device__ __forceinline__ WorkerRange find_range(const Params& p, Shared& share
             start = its_start;
         }
     }
+    SharedUnit unit{0, 0, 0, 0};
     if (request >= 0) {
         const int len = length_of(p, request);
         const long long position = plan::worker_position(work, share, worker + side);
@@ -123,61 +146,10 @@ __device__ __forceinline__ WorkerRange find_range(const Params& p, Shared& share
     // A worker that lies inside one unit both enters and leaves it, with one piece.
     if (lane == 0) shared.entered = unit;
     if (lane == 1 && !(unit.count > 0 && unit.first_worker < worker)) shared.left = unit;
-    return {from_lane(cut, 0), from_lane(cut, 1), work.chunk_tiles == 0};
+    range.begin = from_lane(cut, 0);
+    range.end = from_lane(cut, 1);
+    range.splits = work.chunk_tiles == 0;
+    return range;
 }
-
-// Walks the worker's pieces and hands each to the other roles through the queue; one warp of the producer's warpgroup,
-// so that length look-ups and divisions stay off everybody else's path and out of their registers.
-__device__ __forceinline__ void publish_pieces(const Params& p, Shared& shared, const WorkerRange& range, int worker,
-                                               int tile_in_unit, int lane) {
-    const plan::WorkShape& work = p.work;
-    const core::RowTiling& rows = work.rows;
-    gpu::RingPosition<kQueueSlots> at{};
-    plan::Cut cut = range.begin;
-    while (true) {
-        PieceRecord record{.request = -1};
-        if (plan::before(cut, range.end)) {
-            const int len = length_of(p, cut.request);
-            const plan::Piece piece = plan::piece_at(work, cut, range.end, len, worker, p.max_chunks);
-            const int row_tile = work.first_row_tile(piece.unit) + tile_in_unit;
-            record = {piece.request,
-                      work.kv_head(piece.unit),
-                      rows.first_token(row_tile),
-                      rows.first_head(row_tile),
-                      piece.tile_begin,
-                      piece.tile_end,
-                      static_cast<int>(piece.slot),  // the plan keeps slots below 2^31
-                      len};
-            cut = plan::cut_after(work, piece, len);
-        }
-        gpu::jitter<3>(80);
-        shared.barriers.piece_empty[at.slot].wait(at.phase ^ 1);
-        if (lane == 0) shared.queue[at.slot] = record;
-        gpu::arrive_as_warp(shared.barriers.piece_full[at.slot], lane);
-        at.advance(1);
-        if (record.request < 0) return;
-    }
-}
-
-// A role's place in the queue. `piece()` stays valid until the next call of `next` by this warp.
-struct PieceReader {
-    Shared& shared;
-    int taken = 0;  // records taken so far
-
-    __device__ __forceinline__ explicit PieceReader(Shared& shared_) : shared(shared_) {}
-
-    __device__ __forceinline__ const PieceRecord& piece() const { return shared.queue[(taken - 1) & 3]; }
-
-    // False at the end of the worker's range.
-    __device__ __forceinline__ bool next() {
-        static_assert(kQueueSlots == 4, "the masks below");
-        if (taken > 0) {
-            gpu::arrive_as_warp(shared.barriers.piece_empty[(taken - 1) & 3], gpu::place().lane);
-        }
-        shared.barriers.piece_full[taken & 3].wait((taken >> 2) & 1);
-        ++taken;
-        return gpu::uniform(piece().request) >= 0;
-    }
-};
 
 }  // namespace flashmla::backends::sm90::decode_dense

@@ -6,8 +6,8 @@
 
 #include <cute/arch/mma_sm90_gmma.hpp>
 
+#include "backends/sm90/decode_dense/queue.cuh"
 #include "backends/sm90/decode_dense/results.cuh"
-#include "backends/sm90/decode_dense/schedule.cuh"
 #include "core/planted_fault.hpp"
 #include "gpu/thread.cuh"
 
@@ -27,8 +27,9 @@ struct Scores {
     int lane;
     gpu::RingPosition<kRingSlots> ring{};
     gpu::RingPosition<kTileBarriers> key_tile{};
-    std::uint32_t q_count = 0;     // queries taken: parity picks their barriers
-    std::uint32_t tile_count = 0;  // parity picks the P buffer's barrier phases and the rope's
+    std::uint32_t q_count = 0;  // queries taken: parity picks their barriers
+    std::uint32_t tile_count =
+        0;  // entries handed to the values warpgroups: key tiles, and row sums after a piece's last
 
     std::uint32_t q[2 * kQueryPairs][16];  // register operand: 6 query tiles in ring order, 4 steps of 4 words
     float s[32];
@@ -111,7 +112,12 @@ struct Scores {
         ring.advance(kPairs);
         key_tile.advance(1);
         // For the softmax to come; asked here, where the warpgroup has nothing else to do.
-        shared.barriers.p_free[tile_count & 1].wait(((tile_count >> 1) & 1) ^ 1);
+        wait_for_free(tile_count);
+    }
+
+    // Until the values warpgroups have read entry `count` - 2.
+    __device__ __forceinline__ void wait_for_free(std::uint32_t count) {
+        shared.barriers.p_free[count & 1].wait(((count >> 1) & 1) ^ 1);
     }
 
     __device__ __forceinline__ void finish_scores() {
@@ -265,8 +271,12 @@ struct Scores {
                 ++tile_count;
             }
             gpu::jitter<3>(120 + warp);
-            finish_sums((tile_count - 1) & 1);
             publish((tile_count - 1) & 1);
+            // The row sums follow as an entry of their own, so that the last P need not wait for them.
+            wait_for_free(tile_count);
+            finish_sums(tile_count & 1);
+            publish(tile_count & 1);
+            ++tile_count;
         }
     }
 };

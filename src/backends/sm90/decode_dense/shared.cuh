@@ -34,8 +34,8 @@ struct Barriers {
     gpu::Barrier q_pairs_full[2];  // own producer (1 + bytes), by piece modulo 2: the three query pairs in the ring
     gpu::Barrier q_tail_full;      // own producer (1 + bytes)
     gpu::Barrier q_tail_empty;     // scores: 4 warps
-    gpu::Barrier p_ready[2];  // scores: 4 warps. P, rescale factors and, with the last tile, inverse sums are in place
-    gpu::Barrier p_free[2];   // values left and right: 8 warps have read P and what comes with it
+    gpu::Barrier p_ready[2];       // scores: 4 warps. P and rescale factors, or the row sums of a piece, are in place
+    gpu::Barrier p_free[2];        // values left and right: 8 warps have read them
     gpu::Barrier piece_full[kQueueSlots];   // schedule warp: a record is in place
     gpu::Barrier piece_empty[kQueueSlots];  // copy warp, 4 scores and 8 values warps have finished with the record
 };
@@ -46,7 +46,7 @@ struct alignas(1024) Shared {
     unsigned char q_tail[kQueryTailTiles][gpu::kTileBytes];
     unsigned char p[2][gpu::kTileBytes];
     float rescale[2][kRowTile];      // factor for the accumulator, valid when the warp's flag is set
-    float inverse_sum[2][kRowTile];  // with the last tile of a piece: 1 / l, or 0 for a row without keys
+    float inverse_sum[2][kRowTile];  // row sums of a piece: 1 / l, or 0 for a row without keys
     float row_lse[2][kRowTile];      // and the log-sum-exp, base 2, -inf for a row without keys
     int rescale_flag[2][4];          // a warp
     Barriers barriers;

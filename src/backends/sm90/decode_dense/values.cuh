@@ -5,8 +5,8 @@
 #include <cute/arch/copy_sm90_tma.hpp>
 #include <cute/arch/mma_sm90_gmma.hpp>
 
+#include "backends/sm90/decode_dense/queue.cuh"
 #include "backends/sm90/decode_dense/results.cuh"
-#include "backends/sm90/decode_dense/schedule.cuh"
 #include "core/planted_fault.hpp"
 #include "gpu/thread.cuh"
 
@@ -23,7 +23,7 @@ struct Values {
     int lane;
     gpu::RingPosition<kRingSlots> ring{};
     gpu::RingPosition<kTileBarriers> key_tile{};
-    std::uint32_t tile_count = 0;
+    std::uint32_t tile_count = 0;  // entries of the scores warpgroup taken: P of key tiles, and a piece's row sums
 
     float o[2][64];  // [pair of this side][accumulator of 64 x 128]
 
@@ -244,12 +244,12 @@ struct Values {
                 }
                 multiply(buffer, tile > tile_begin, last);
                 key_tile.advance(1);
-                if (last) break;  // its P buffer brings the row sums too
                 free_p(buffer);
                 ++tile_count;
-                ring.advance(kPairs);
+                if (!last) ring.advance(kPairs);
             }
             const int buffer = tile_count & 1;
+            shared.barriers.p_ready[buffer].wait((tile_count >> 1) & 1);
             const auto at = gpu::place();
             float factor[2] = {shared.inverse_sum[buffer][16 * at.warp + at.lane / 4],
                                shared.inverse_sum[buffer][16 * at.warp + at.lane / 4 + 8]};
