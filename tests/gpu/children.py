@@ -100,8 +100,8 @@ def jitter(bundle, device, out, limit=200):
     """Correctness and determinism in a build whose roles sleep at random: late hand-overs must neither hang
     nor change a bit."""
     status, output = call(
-        [sys.executable, HERE / "run.py", "--only", "correctness,determinism", "--device", device, "--out", pathlib.Path(out) / "jitter"],
-        limit, env={"PYTHONPATH": str(pathlib.Path(bundle).resolve())},
+        [sys.executable, HERE / "run.py", "--only", "correctness,determinism", "--repeats", "100", "--device", device, "--out",
+         pathlib.Path(out) / "jitter"], limit, env={"PYTHONPATH": str(pathlib.Path(bundle).resolve())},
     )  # fmt: skip
     print(output[-1500:], flush=True)
     closing = re.search(r"^(\d+) passed, (\d+) failed$", output, re.MULTILINE)

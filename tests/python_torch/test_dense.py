@@ -285,6 +285,23 @@ def test_current_stream_is_used(gpu):
 
 
 @pytest.mark.gpu
+def test_two_streams_at_once(gpu):
+    """Every call may need all processors at once; calls of two streams take turns, and their bits stay their own."""
+    cases = [TorchCase([4096], gpu, h_q=128), TorchCase([2000] * 65, gpu, h_q=128)]
+    wanted = [case.run() for case in cases]
+    streams = [torch.cuda.Stream() for _ in cases]
+    torch.cuda.synchronize()
+    results = ([], [])
+    for _ in range(100):
+        for case, stream, got in zip(cases, streams, results, strict=True):
+            with torch.cuda.stream(stream):
+                got.append(case.run())
+    torch.cuda.synchronize()
+    for (out, lse), got in zip(wanted, results, strict=True):
+        assert all(bits(o) == bits(out) and bits(e) == bits(lse) for o, e in got)
+
+
+@pytest.mark.gpu
 def test_tensors_on_another_device_than_the_current_one(gpu):
     """Field case 71."""
     if torch.cuda.device_count() < 2:
