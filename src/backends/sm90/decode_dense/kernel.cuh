@@ -87,11 +87,7 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
     gpu::jitter<3>(warp);
     if (threadIdx.x == 0) init_barriers<kCluster>(shared.barriers);
     announce_barriers<kCluster>();
-    WorkerRange range{};
-    if (warp == kScheduleWarp) {
-        range = find_range(p, shared, worker, tile_in_unit, lane);
-        if (lane == 0) shared.splits = range.splits;
-    }
+    if (warp == kScheduleWarp) find_range(p, shared, worker, tile_in_unit, lane);
     if (warp == kProducerWarp && lane == 0) prefetch_maps(p);
     enter_cluster<kCluster>();
 
@@ -99,7 +95,8 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
     gpu::jitter<2>(20 + warp);
     if (role == 0) {
         PieceWriter queue{shared, lane};
-        if (warp == kScheduleWarp && range.own) {
+        __syncwarp();
+        if (warp == kScheduleWarp && shared.range.own) {
             queue.announce();
             if (shared.queue[0].tile_begin < shared.queue[0].tile_end) ask_for_query(p, shared, shared.queue[0], lane);
         }
@@ -107,7 +104,7 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
         cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
         cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersFree);
         if (warp == kScheduleWarp) {
-            Publisher{p, shared, worker, tile_in_unit, lane, queue, range.own}.run(range);
+            Publisher{p, shared, worker, tile_in_unit, lane, queue, shared.range.own != 0}.run();
         } else if (warp == kProducerWarp) {
             Producer<kCluster, Variant::kPrefetch>{p, shared, rank, lane}.run();
         }
@@ -136,7 +133,7 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
         cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersBack);
     }
     __syncthreads();
-    if (shared.splits) {
+    if (shared.range.splits) {
         gpu::jitter<3>(40 + warp);
         // Everybody's partial results are written; workers end at about the same time, so the wait is short.
         cooperative_groups::grid_group grid = cooperative_groups::this_grid();

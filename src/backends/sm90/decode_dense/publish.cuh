@@ -27,7 +27,8 @@ struct Publisher {
     PieceWriter queue;
     bool has_query;  // whether the first query was asked for
 
-    __device__ __forceinline__ void run(const WorkerRange& range) {
+    __device__ __forceinline__ void run() {
+        const WorkerRange& range = shared.range;
         for (plan::Cut cut = range.begin; plan::before(cut, range.end);) {
             const int len = length_of(p, cut.request);
             const plan::Piece piece = plan::piece_at(p.work, cut, range.end, len, worker, p.max_chunks);

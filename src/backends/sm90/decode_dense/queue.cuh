@@ -26,7 +26,9 @@ struct PieceWriter {
         at.advance(1);
     }
 
-    __device__ __forceinline__ const PieceRecord& last() const { return shared.queue[(at.slot + kQueueSlots - 1) % kQueueSlots]; }
+    __device__ __forceinline__ const PieceRecord& last() const {
+        return shared.queue[(at.slot + kQueueSlots - 1) % kQueueSlots];
+    }
 };
 
 // A role's place in the queue. `piece()` stays valid until the next call of `next` by this warp.

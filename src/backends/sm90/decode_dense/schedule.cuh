@@ -11,17 +11,6 @@ __device__ __forceinline__ int length_of(const Params& p, int request) {
     return core::request_length(p.lengths, p.lengths_are_cumulative, p.capacity, request);
 }
 
-// What a worker does: a range of the line, or one piece where units have workers of their own.
-struct WorkerRange {
-    plan::Cut begin, end;
-    bool own;     // the one piece is in the queue's first place, and the range empty
-    bool splits;  // whether any unit of the launch is spread over several workers
-};
-
-__device__ __forceinline__ plan::Cut from_lane(const plan::Cut& cut, int lane) {
-    return {__shfl_sync(~0u, cut.request, lane), __shfl_sync(~0u, cut.unit, lane), __shfl_sync(~0u, cut.tile, lane)};
-}
-
 // Sum over a warp of numbers from 0 to 2^51: two instructions, where shuffles take ten.
 __device__ __forceinline__ long long warp_sum(long long value) {
     constexpr int kLowBits = 24;
@@ -45,10 +34,9 @@ __device__ __forceinline__ PieceRecord make_record(const plan::WorkShape& work, 
 }
 
 // One warp, and everybody waits for it: so the common cases are found with as few instructions as possible, each some
-// five cycles, or twenty where the code is cold. Leaves the units that the worker shares in shared memory, and the
-// piece of a worker that has only one.
-__device__ __forceinline__ WorkerRange find_range(const Params& p, Shared& shared, int worker, int tile_in_unit,
-                                                  int lane) {
+// five cycles, or twenty where the code is cold. Leaves the range, the units that the worker shares, and the piece of a
+// worker that has only one in shared memory.
+__device__ __forceinline__ void find_range(const Params& p, Shared& shared, int worker, int tile_in_unit, int lane) {
     const plan::WorkShape& work = p.work;
     const int per_lane = core::ceil_div(work.b, 32);
     const int first = core::min_of(work.b, lane * per_lane);
@@ -72,17 +60,23 @@ __device__ __forceinline__ WorkerRange find_range(const Params& p, Shared& share
     own_len = __reduce_max_sync(~0u, own_len);
 
     const plan::Arrangement how = plan::arrangement(work, p.shares, total, longest, p.num_workers);
-    WorkerRange range{.begin = {}, .end = {}, .own = false, .splits = how != plan::Arrangement::kWholeUnits};
+    if (lane == 0) {
+        shared.range.own = false;
+        shared.range.splits = how != plan::Arrangement::kWholeUnits && work.chunk_tiles == 0;
+    }
     if (how == plan::Arrangement::kOwnWorkers) {
         const int tiles = plan::unit_key_tiles(work, own_len, own.unit);
         const int piece_tiles = plan::own_piece_tiles(p.shares, tiles);
         const plan::Piece piece = plan::own_piece(work, own, tiles, piece_tiles, worker);
-        range.own = piece.request >= 0;
-        if (range.own && lane == 0) shared.queue[0] = make_record(work, piece, own_len, tile_in_unit);
-        if (piece.slot >= 0 && lane == 0) {
-            shared.entered = {own.request, own.unit, worker - own.place, core::ceil_div(tiles, piece_tiles)};
+        if (lane == 0) {
+            shared.range.own = piece.request >= 0;
+            shared.range.begin = shared.range.end = {};
+            shared.queue[0] = make_record(work, piece, own_len, tile_in_unit);
+            if (piece.slot >= 0) {
+                shared.entered = {own.request, own.unit, worker - own.place, core::ceil_div(tiles, piece_tiles)};
+            }
         }
-        return range;
+        return;
     }
 
     // Lane 0 looks for the worker's own cut and lane 1 for the next worker's, so that the arithmetic is there once.
@@ -90,9 +84,8 @@ __device__ __forceinline__ WorkerRange find_range(const Params& p, Shared& share
     plan::Cut cut{work.b, 0, 0};
     if (how == plan::Arrangement::kWholeUnits) {
         cut = plan::whole_unit_cut(work, p.shares, worker + side);
-        range.begin = from_lane(cut, 0);
-        range.end = from_lane(cut, 1);
-        return range;
+        if (lane < 2) (lane == 0 ? shared.range.begin : shared.range.end) = cut;
+        return;
     }
 
     // The request in which the worker's line begins or ends: found by the lane that holds it, worked out by lane 0
@@ -146,10 +139,7 @@ __device__ __forceinline__ WorkerRange find_range(const Params& p, Shared& share
     // A worker that lies inside one unit both enters and leaves it, with one piece.
     if (lane == 0) shared.entered = unit;
     if (lane == 1 && !(unit.count > 0 && unit.first_worker < worker)) shared.left = unit;
-    range.begin = from_lane(cut, 0);
-    range.end = from_lane(cut, 1);
-    range.splits = work.chunk_tiles == 0;
-    return range;
+    if (lane < 2) (lane == 0 ? shared.range.begin : shared.range.end) = cut;
 }
 
 }  // namespace flashmla::backends::sm90::decode_dense

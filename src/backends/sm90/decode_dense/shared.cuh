@@ -21,6 +21,13 @@ struct SharedUnit {
     int request, unit, first_worker, count;
 };
 
+// What a worker does: a range of the line, or one piece where units have workers of their own.
+struct WorkerRange {
+    plan::Cut begin, end;
+    int own;     // the one piece is in the queue's first place, and the range empty
+    int splits;  // whether any unit of the launch is shared by several workers
+};
+
 struct Barriers {
     // Slot of the ring is free: 4 warps of its reader (scores for query pairs, values left or right for KV pairs) in
     // every CTA of the cluster, since a slot is refilled in all of them at once.
@@ -52,7 +59,7 @@ struct alignas(1024) Shared {
     Barriers barriers;
     PieceRecord queue[kQueueSlots];
     SharedUnit entered, left;  // units it shares: the one it starts in the middle of, the one it stops in the middle of
-    int splits;                // whether any unit of the launch is shared by several workers
+    WorkerRange range;
 };
 static_assert(sizeof(Shared) == kSharedBytes);
 

@@ -246,7 +246,8 @@ struct Values {
                 key_tile.advance(1);
                 free_p(buffer);
                 ++tile_count;
-                if (!last) ring.advance(kPairs);
+                if (last) break;
+                ring.advance(kPairs);
             }
             const int buffer = tile_count & 1;
             shared.barriers.p_ready[buffer].wait((tile_count >> 1) & 1);
