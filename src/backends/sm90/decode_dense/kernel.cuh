@@ -96,6 +96,7 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
     if (role == 0) {
         PieceWriter queue{shared, lane};
         __syncwarp();
+        // Before registers change hands, which takes a thousand cycles: everybody waits for the first piece.
         if (warp == kScheduleWarp && shared.range.own) {
             queue.announce();
             if (shared.queue[0].tile_begin < shared.queue[0].tile_end) ask_for_query(p, shared, shared.queue[0], lane);
