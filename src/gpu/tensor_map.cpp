@@ -61,11 +61,19 @@ Status encode_tensor_map(const MapSpec& spec, CUtensorMap* map) {
     }
     const CUtensorMapDataType type =
         spec.dtype == DType::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    const CUresult result =
-        encode(map, type, static_cast<cuuint32_t>(spec.rank), const_cast<void*>(spec.base), extents, strides_bytes,
-               boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-               spec.promote_l2 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
-               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const auto encode_once = [&] {
+        return encode(map, type, static_cast<cuuint32_t>(spec.rank), const_cast<void*>(spec.base), extents,
+                      strides_bytes, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                      spec.promote_l2 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    };
+    CUresult result = encode_once();
+    if (result == CUDA_ERROR_INVALID_CONTEXT) {  // a thread's first call; the runtime then makes its device's current
+        int device = 0;
+        FLASHMLA_CUDA_TRY(cudaGetDevice(&device));
+        FLASHMLA_CUDA_TRY(cudaSetDevice(device));
+        result = encode_once();
+    }
     if (result != CUDA_SUCCESS) {
         return runtime_error(std::string(spec.tensor) + ": the driver refused the tensor map (CUresult " +
                              std::to_string(static_cast<int>(result)) + ")");

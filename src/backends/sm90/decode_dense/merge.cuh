@@ -28,6 +28,8 @@ struct MergeScratch {
 };
 static_assert(sizeof(MergeScratch) <= sizeof(Shared::pairs));
 
+inline constexpr int kMergeBarrier = 0;  // named
+
 struct SliceMerge {
     const Params& p;
     Shared& shared;
@@ -205,6 +207,9 @@ struct SliceMerge {
         return true;
     }
 
+    // All threads. __syncthreads would do, but compute-sanitizer's racecheck loses track of it after named barriers.
+    __device__ __forceinline__ void sync() { gpu::sync_threads(kThreads, kMergeBarrier); }
+
     template <class Element>
     __device__ __forceinline__ void run() {
         copy_rows();
@@ -212,12 +217,12 @@ struct SliceMerge {
         copy_slices(shares);
         const PieceRecord record = record_of();
         cute::cp_async_wait<1>();
-        __syncthreads();
+        sync();
         find_weights(record);
         cute::cp_async_wait<0>();
-        __syncthreads();
+        sync();
         merge_slice<Element>(record, shares);
-        __syncthreads();  // the scratch is free again
+        sync();  // the scratch is free again
     }
 };
 
