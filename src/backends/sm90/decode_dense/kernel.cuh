@@ -32,6 +32,8 @@ __device__ __forceinline__ void init_barriers(Barriers& barriers) {
         barriers.p_ready[buffer].init(kWarps);
         barriers.p_free[buffer].init(2 * kWarps);
     }
+    barriers.registers_free.init(kWarps);
+    barriers.registers_back.init(3 * kWarps);
     for (int slot = 0; slot < kQueueSlots; ++slot) {
         barriers.piece_full[slot].init(gpu::kWarpArrivals);
         barriers.piece_empty[slot].init(gpu::kWarpArrivals + 3 * kWarps);
@@ -56,14 +58,13 @@ __device__ __forceinline__ void enter_cluster() {
     }
 }
 
-// Named barriers, beside the two of the values warpgroups. Registers change hands at barriers: taking them polls until
-// there are enough, which costs everybody issue slots, and a first warpgroup without work could take its own back
-// before the others had taken theirs.
-inline constexpr int kRegistersBack = 3;  // the others have given up registers that the first warpgroup takes
-inline constexpr int kFirstRole = 3;      // 4, 5, 6: a warpgroup's warps meet between two changes of their registers
-inline constexpr int kRegistersFree = 7;  // the first warpgroup has given up registers that the others take
-
-__device__ __forceinline__ void sync_role(int role) { cutlass::arch::NamedBarrier::sync(128, kFirstRole + role); }
+// A warpgroup's warps meet between two changes of their registers: named barriers 4, 5, 6, beside 1 and 2 of the values
+// warpgroups. Registers change hands at barriers too: taking them polls until there are enough, which costs everybody
+// issue slots, and a first warpgroup without work could take its own back before the others had taken theirs.
+__device__ __forceinline__ void sync_role(int role) {
+    constexpr int kFirstRole = 3;
+    cutlass::arch::NamedBarrier::sync(128, kFirstRole + role);
+}
 
 // Warps of the first warpgroup; the other two wait for the merge.
 inline constexpr int kScheduleWarp = 1;
@@ -103,35 +104,35 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(cons
         }
         __syncwarp();
         cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
-        cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersFree);
+        gpu::arrive_as_warp(shared.barriers.registers_free, lane);
         if (warp == kScheduleWarp) {
             Publisher{p, shared, worker, tile_in_unit, lane, queue, shared.range.own != 0}.run();
         } else if (warp == kProducerWarp) {
             Producer<kCluster, Variant::kPrefetch>{p, shared, rank, lane}.run();
         }
-        cutlass::arch::NamedBarrier::sync(kThreads, kRegistersBack);
+        shared.barriers.registers_back.wait(0);
         cutlass::arch::warpgroup_reg_alloc<kMergeRegisters>();
     } else if (role == 1) {
-        cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
+        shared.barriers.registers_free.wait(0);
         cutlass::arch::warpgroup_reg_alloc<kScoresRegisters>();
         Scores<Element, kCluster, Variant::kHoldValues>{p, shared, warp % 4, lane}.run();
         sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
-        cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersBack);
+        gpu::arrive_as_warp(shared.barriers.registers_back, lane);
     } else if (role == 2) {
-        cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
+        shared.barriers.registers_free.wait(0);
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
         Values<Element, kCluster, 0>{p, shared, tile_in_unit, warp % 4, lane}.run();
         sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
-        cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersBack);
+        gpu::arrive_as_warp(shared.barriers.registers_back, lane);
     } else {
-        cutlass::arch::NamedBarrier::sync(kThreads, kRegistersFree);
+        shared.barriers.registers_free.wait(0);
         cutlass::arch::warpgroup_reg_alloc<kValuesRegisters>();
         Values<Element, kCluster, 1>{p, shared, tile_in_unit, warp % 4, lane}.run();
         sync_role(role);
         cutlass::arch::warpgroup_reg_dealloc<kMergeRegisters>();
-        cutlass::arch::NamedBarrier::arrive(kThreads, kRegistersBack);
+        gpu::arrive_as_warp(shared.barriers.registers_back, lane);
     }
     __syncthreads();
     if (shared.range.splits) {

@@ -28,8 +28,6 @@ struct MergeScratch {
 };
 static_assert(sizeof(MergeScratch) <= sizeof(Shared::pairs));
 
-inline constexpr int kMergeBarrier = 0;  // named
-
 struct SliceMerge {
     const Params& p;
     Shared& shared;
@@ -207,9 +205,6 @@ struct SliceMerge {
         return true;
     }
 
-    // All threads. __syncthreads would do, but compute-sanitizer's racecheck loses track of it after named barriers.
-    __device__ __forceinline__ void sync() { gpu::sync_threads(kThreads, kMergeBarrier); }
-
     template <class Element>
     __device__ __forceinline__ void run() {
         copy_rows();
@@ -217,12 +212,12 @@ struct SliceMerge {
         copy_slices(shares);
         const PieceRecord record = record_of();
         cute::cp_async_wait<1>();
-        sync();
+        __syncthreads();
         find_weights(record);
         cute::cp_async_wait<0>();
-        sync();
+        __syncthreads();
         merge_slice<Element>(record, shares);
-        sync();  // the scratch is free again
+        __syncthreads();  // the scratch is free again
     }
 };
 

@@ -43,6 +43,8 @@ struct Barriers {
     gpu::Barrier q_tail_empty;     // scores: 4 warps
     gpu::Barrier p_ready[2];       // scores: 4 warps. P and rescale factors, or the row sums of a piece, are in place
     gpu::Barrier p_free[2];        // values left and right: 8 warps have read them
+    gpu::Barrier registers_free;   // producer's warpgroup, 4 warps: it has given up registers that the others take
+    gpu::Barrier registers_back;   // the others, 12 warps: they have given up registers that it takes
     gpu::Barrier piece_full[kQueueSlots];   // schedule warp: a record is in place
     gpu::Barrier piece_empty[kQueueSlots];  // copy warp, 4 scores and 8 values warps have finished with the record
 };
